@@ -1,0 +1,1 @@
+"""Programs that use numbagrad from end to end."""
