@@ -1,0 +1,51 @@
+"""The command line: ``python -m numbagrad demo`` and ``python -m numbagrad info``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+import numbagrad
+
+
+def demo(argv: Sequence[str]) -> int:
+    """Run the demo."""
+    from numbagrad.examples import digits
+
+    return digits.main(argv)
+
+
+def info(argv: Sequence[str]) -> int:
+    """Print what this installation is."""
+    from numbagrad import info
+
+    return info.main(argv)
+
+
+COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
+    "demo": (demo, "train on handwritten digits, with the cpu backend and with the NumPy engine"),
+    "info": (info, "show versions, CPU features, threads, backend, cache, extras and GPU"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    width = max(map(len, COMMANDS))
+    parser = argparse.ArgumentParser(
+        prog="python -m numbagrad",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Gradients of NumPy-style programs on kernels compiled by Numba.",
+        epilog="commands (each takes --help):\n"
+        + "\n".join(f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items()),
+    )
+    parser.add_argument("--version", action="version", version=f"numbagrad {numbagrad.__version__}")
+    parser.add_argument("command", choices=COMMANDS, help="what to do")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="options of the command")
+    options = parser.parse_args(argv)
+    command, _ = COMMANDS[options.command]
+    return command(options.args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""The project holds together: lint, types, import directions, packaging, and what its pages promise."""
+
+import doctest
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import io
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+import numbagrad
+
+ROOT = Path(__file__).resolve().parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+ROOMS = PYPROJECT["tool"]["setuptools"]["package-dir"]
+PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})
+README = (ROOT / "README.md").read_text()
+
+
+# ----- Tools -----
+
+
+@pytest.mark.parametrize(
+    ("tool", "module"), [("ruff", "ruff"), ("mypy", "mypy"), ("imports", "importlinter")], ids=lambda x: x
+)
+def test_check_passes(tool, module):
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed: it comes with the test extra")
+    done = run(sys.executable, "scripts/check", tool)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_check_refuses_a_tool_it_does_not_have():
+    done = run(sys.executable, "scripts/check", "pylint")
+    assert done.returncode == 2
+    assert "choose from ruff, mypy, imports" in done.stderr
+
+
+# ----- Packaging -----
+
+
+def test_every_folder_with_code_is_a_package_of_the_wheel():
+    folders = {
+        file.parent.relative_to(ROOT).as_posix() for room in ROOMS.values() for file in (ROOT / room).rglob("*.py")
+    }
+    packages = {folder_of(package) for package in PYPROJECT["tool"]["setuptools"]["packages"]}
+    assert folders == packages
+
+
+def test_only_numpy_and_numba_are_needed():
+    needed = {re.split(r"[<>=!~ ]", line)[0] for line in PYPROJECT["project"]["dependencies"]}
+    assert needed == {"numpy", "numba"}
+
+
+def test_version_is_the_one_that_is_installed():
+    assert numbagrad.__version__ == importlib.metadata.version("numbagrad") == PYPROJECT["project"]["version"]
+
+
+def test_import_loads_no_extra():
+    code = "import sys, numbagrad; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    loaded = set(run(sys.executable, "-c", code, check=True).stdout.split())
+    extras = {"torch", "jax", "autograd", "cupy", "numba_cuda", "dask", "sklearn", "matplotlib", "pytest"}
+    assert "numbagrad" in loaded
+    assert not loaded & extras
+
+
+# ----- Examples in the code and on the pages -----
+
+
+def modules():
+    """Every module of the package, by its whole name."""
+    found = {"numbagrad"}
+    for package, room in ROOMS.items():
+        found |= {f"{package}.{module.name}" for module in pkgutil.iter_modules([str(ROOT / room)])}
+        found.add(package)
+    return sorted(name for name in found if not name.endswith("__main__"))
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_in_docstrings_run(name):
+    module = importlib.import_module(name)
+    output = io.StringIO()
+    runner = doctest.DocTestRunner()
+    for case in docstring_examples(module):
+        runner.run(case, out=output.write)
+    assert runner.failures == 0, output.getvalue()
+
+
+def docstring_examples(module):
+    """Examples of functions and classes defined here, and of objects such as ops that carry their own docstring."""
+    cases = doctest.DocTestFinder(exclude_empty=True).find(module)
+    parser, source = doctest.DocTestParser(), (module.__file__ or "")
+    for name, value in vars(module).items():
+        own = getattr(value, "__dict__", {}).get("__doc__")
+        if not isinstance(value, type) and not callable_here(value, module) and isinstance(own, str) and ">>>" in own:
+            cases.append(parser.get_doctest(own, vars(module).copy(), f"{module.__name__}.{name}", source, 0))
+    return [case for case in cases if case.examples]
+
+
+def callable_here(value, module):
+    """Whether doctest's own finder already looks at `value`."""
+    return inspect.isroutine(inspect.unwrap(value)) and value.__module__ == module.__name__
+
+
+def test_first_program_of_the_readme_prints_what_the_readme_says():
+    program, output = re.search(r"```python\n(.*?)```\s*prints\s*```\n(.*?)```", README, re.DOTALL).groups()
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(compile(program, "README.md", "exec"), {"__name__": "readme"})
+    assert printed.getvalue() == output
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
+    local = [link for link in links if not re.match(r"[a-z]+:", link)]
+    assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+def test_readme_names_only_targets_that_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`?make ([a-z-]+)", README)) <= targets
+
+
+def test_ci_runs_what_the_readme_says():
+    commands = [
+        line.removeprefix("exec ")
+        for line in (ROOT / ".ci" / "run").read_text().splitlines()
+        if line and not line.startswith(("#", "set ", "cd "))
+    ]
+    assert commands == ["make test"]
+    assert "make test" in README
+
+
+# ----- Helpers -----
+
+
+def folder_of(package):
+    """The folder of a package, through the mapping of its nearest mapped parent."""
+    mapped = max((name for name in ROOMS if f"{package}.".startswith(f"{name}.")), key=len)
+    return "/".join([ROOMS[mapped], *package.removeprefix(mapped).strip(".").split(".")]).strip("/")
+
+
+def run(*command, check=False):
+    """Run a command from the root, warnings being errors."""
+    return subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PYTHONWARNINGS": "default"}, capture_output=True, text=True, check=check
+    )
