@@ -188,7 +188,8 @@ class _Team:
     def __init__(self) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._lock = threading.Lock()
+        # Starting a thread may collect garbage, whose finalizers may compute.
+        self._lock = threading.RLock()
         self._stopped = False
 
     def call(self, job: _Job, helpers: int) -> None:
