@@ -1,13 +1,15 @@
 """How arrays get into kernels: Numba types that see an ndarray as plain memory.
 
 Numba's own array type makes a reference-counted record for every argument and has one kernel per number of
-dimensions and layout. A kernel here wants less: where the memory starts and, if it is flat, how many items it has.
-So three array arguments cost 55 ns instead of 131, and one kernel serves every shape.
+dimensions and layout. A kernel here wants less: where the memory starts and, if it is flat, how many items it
+has. So three array arguments cost 55 ns instead of 131, and one kernel serves every shape.
 
-`Flat(dtype)` is a C-contiguous array of any shape as one run of items; `Strided(dtype)` is an array of any layout,
-of which only the address is used; `Pointer(dtype)` is a place inside either, made in the kernel by `x.at(offset)`.
+`Flat(dtype)` is a C-contiguous array of any shape as one run of items; `Strided(dtype)` is an array of any
+layout, of which only the address is used; `Pointer(dtype)` is a place inside either, made in the kernel by
+`x.at(offset)`.
 
-Generated code holds no address: what it needs from the process it names by symbol, so that it can be kept on disk.
+Generated code holds no address: what it needs from the process it names by symbol, so that it can be kept on
+disk.
 """
 
 import ctypes
@@ -19,10 +21,11 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.core.datamodel import models, register_default
+from numba.core.datamodel import models
+from numba.core.datamodel.registry import register_default
 from numba.core.imputils import lower_builtin, lower_getattr
-from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, bound_function
-from numba.core.typing.templates import infer_getattr, infer_global, signature
+from numba.core.typing import templates
+from numba.core.typing.templates import bound_function, infer_getattr, infer_global, signature
 from numba.extending import NativeValue, intrinsic, unbox
 from numba.np.numpy_support import as_dtype, from_dtype
 
@@ -42,7 +45,15 @@ class Memory(types.Type):
         super().__init__(name=f"{type(self).__name__}({self.dtype}{words})")
 
 
-class Flat(Memory):
+class _Argument(Memory):
+    """Memory that an ndarray is turned into when it is passed to a kernel."""
+
+    def __init__(self, dtype: Any, writable: bool = False) -> None:
+        self.writable = writable
+        super().__init__(dtype, writable=writable)
+
+
+class Flat(_Argument):
     """A C-contiguous ndarray of any shape, seen as `x.size` items one after the other.
 
     Parameters
@@ -58,12 +69,8 @@ class Flat(Memory):
     Flat(float32)
     """
 
-    def __init__(self, dtype: Any, writable: bool = False) -> None:
-        self.writable = writable
-        super().__init__(dtype, writable=writable)
 
-
-class Strided(Memory):
+class Strided(_Argument):
     """An ndarray of any layout, of which only the address is used; offsets are in bytes.
 
     Parameters
@@ -78,10 +85,6 @@ class Strided(Memory):
     >>> Strided("float64", writable=True)
     Strided(float64, writable=True)
     """
-
-    def __init__(self, dtype: Any, writable: bool = False) -> None:
-        self.writable = writable
-        super().__init__(dtype, writable=writable)
 
 
 class Pointer(Memory):
@@ -112,7 +115,7 @@ class _AddressModel(models.StructModel):
 
 
 @infer_getattr
-class _MemoryAttributes(AttributeTemplate):  # type: ignore[misc]
+class _MemoryAttributes(templates.AttributeTemplate):
     key = Memory
 
     def resolve_size(self, ty: Memory) -> types.Type | None:
@@ -122,20 +125,23 @@ class _MemoryAttributes(AttributeTemplate):  # type: ignore[misc]
     def resolve_at(self, ty: Memory, args: tuple[types.Type, ...], kws: dict[str, Any]) -> Any:
         if len(args) == 1 and isinstance(args[0], types.Integer):
             return signature(Pointer(ty.dtype), types.intp, recvr=ty)
+        return None
 
 
 @infer_global(operator.getitem)
-class _GetItem(AbstractTemplate):  # type: ignore[misc]
+class _GetItem(templates.AbstractTemplate):
     def generic(self, args: tuple[types.Type, ...], kws: dict[str, Any]) -> Any:
         if isinstance(args[0], Flat | Pointer) and isinstance(args[1], types.Integer):
             return signature(args[0].dtype, args[0], types.uintp)
+        return None
 
 
 @infer_global(operator.setitem)
-class _SetItem(AbstractTemplate):  # type: ignore[misc]
+class _SetItem(templates.AbstractTemplate):
     def generic(self, args: tuple[types.Type, ...], kws: dict[str, Any]) -> Any:
         if isinstance(args[0], Flat | Pointer) and isinstance(args[1], types.Integer):
             return signature(types.none, args[0], types.uintp, args[0].dtype)
+        return None
 
 
 @lower_getattr(Flat, "size")
@@ -276,12 +282,13 @@ class _DtypeFields(ctypes.Structure):
 _TYPE_OFFSET = object.__basicsize__ - ctypes.sizeof(ctypes.c_void_p)
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x0001, 0x0100, 0x0400
 _SWAPPED = ord(">" if sys.byteorder == "little" else "<")
+_NDARRAY = "numbagrad_ndarray"
 _BYTES = ir.IntType(8).as_pointer()
 _INT, _INTP = ir.IntType(32), ir.IntType(ctypes.sizeof(ctypes.c_void_p) * 8)
 
 
 def _check_layout() -> None:
-    """Compare the two structures with what NumPy itself says, so that another NumPy fails here and not in a kernel."""
+    """Compare both structures with what NumPy says, so that an unknown NumPy fails here, not in a kernel."""
     array = np.zeros((2, 3), np.float32)
     fields = _ArrayFields.from_address(id(array))
     expected = array.ctypes.data, 2, id(array.dtype), array.flags.num
@@ -296,7 +303,7 @@ def _check_layout() -> None:
 
 
 _check_layout()
-llvm.add_symbol("numbagrad_ndarray", id(np.ndarray))
+llvm.add_symbol(_NDARRAY, id(np.ndarray))
 
 
 @unbox(Flat)
@@ -309,7 +316,7 @@ def _unbox_strided(ty: Strided, obj: Any, c: Any) -> NativeValue:
     return _unbox(ty, obj, c, _ALIGNED | _WRITEABLE * ty.writable)
 
 
-def _unbox(ty: Memory, obj: Any, c: Any, flags: int) -> NativeValue:
+def _unbox(ty: _Argument, obj: Any, c: Any, flags: int) -> NativeValue:
     """Check the argument, once per type as a function of the module, then read its address and size."""
     obj = c.builder.bitcast(obj, _BYTES)
     fitting = c.builder.call(_checker(ty, c, flags), [obj])
@@ -321,7 +328,7 @@ def _unbox(ty: Memory, obj: Any, c: Any, flags: int) -> NativeValue:
     return NativeValue(memory._getvalue(), is_error=c.builder.not_(fitting))
 
 
-def _checker(ty: Memory, c: Any, flags: int) -> ir.Function:
+def _checker(ty: _Argument, c: Any, flags: int) -> ir.Function:
     """The function `bool check(PyObject *)`; when it says no, a TypeError is set."""
 
     def body(builder: ir.IRBuilder, function: ir.Function) -> None:
@@ -331,7 +338,8 @@ def _checker(ty: Memory, c: Any, flags: int) -> ir.Function:
             _complain(api, obj, f"a kernel takes an ndarray of {ty.dtype} here, got an object of type %R")
         descr = _array_field(builder, obj, "descr", _BYTES)
         with builder.if_then(builder.not_(_has_dtype(builder, descr, ty.dtype)), likely=False):
-            _complain(api, obj, f"a kernel takes an array of {ty.dtype} here, got one of %R; convert it", descr)
+            message = f"a kernel takes an array of {ty.dtype} here, got one of %R; convert it"
+            _complain(api, obj, message, descr)
         found = builder.and_(_array_field(builder, obj, "flags", _INT), ir.Constant(_INT, flags))
         with builder.if_then(builder.icmp_unsigned("!=", found, ir.Constant(_INT, flags)), likely=False):
             _complain(api, obj, _flags_message(ty))
@@ -340,7 +348,7 @@ def _checker(ty: Memory, c: Any, flags: int) -> ir.Function:
     return _module_function(c, f"numbagrad.check.{ty}", ir.IntType(1), body)
 
 
-def _flags_message(ty: Memory) -> str:
+def _flags_message(ty: _Argument) -> str:
     wanted = "C-contiguous, aligned" if isinstance(ty, Flat) else "aligned"
     wanted += ", writable" * ty.writable
     return f"a kernel takes an array of {ty.dtype} that is {wanted} here, got an %R that is not; copy it"
@@ -373,19 +381,20 @@ def _module_function(c: Any, name: str, result: ir.Type, body: Any) -> ir.Functi
 def _is_ndarray(builder: ir.IRBuilder, obj: Any) -> Any:
     """Whether obj is an ndarray; subclasses take the slower way over PyType_IsSubtype."""
     module = builder.module
-    wanted = module.globals.get("numbagrad_ndarray") or ir.GlobalVariable(module, _BYTES.pointee, "numbagrad_ndarray")
+    wanted = module.globals.get(_NDARRAY) or ir.GlobalVariable(module, _BYTES.pointee, _NDARRAY)
     kind = _field(builder, obj, _TYPE_OFFSET, _BYTES)
     exact = builder.icmp_unsigned("==", kind, wanted)
     found = cgutils.alloca_once_value(builder, exact)
     with builder.if_then(builder.not_(exact), likely=False):
         fnty = ir.FunctionType(_INT, [_BYTES, _BYTES])
-        answer = builder.call(cgutils.get_or_insert_function(module, fnty, "PyType_IsSubtype"), [kind, wanted])
+        is_subtype = cgutils.get_or_insert_function(module, fnty, "PyType_IsSubtype")
+        answer = builder.call(is_subtype, [kind, wanted])
         builder.store(builder.icmp_unsigned("!=", answer, ir.Constant(_INT, 0)), found)
     return builder.load(found)
 
 
 def _has_dtype(builder: ir.IRBuilder, descr: Any, item: types.Type) -> Any:
-    """Whether the dtype has one of NumPy's numbers for `item` (int64 has two) and the machine's byte order."""
+    """Whether the dtype has a number of `item` (int64 has two in NumPy) and the machine's byte order."""
     number = _field(builder, descr, _DtypeFields.type_num.offset, _INT)
     order = _field(builder, descr, _DtypeFields.byteorder.offset, ir.IntType(8))
     same = cgutils.false_bit

@@ -1,10 +1,11 @@
 """Compiled kernels on disk: one file for each content hash.
 
-A file is a checksum and a body, put in place in one step, so that any number of processes may read and write at once.
-Whatever goes wrong, the kernel is compiled again: an unreadable, cut off, changed or foreign file counts as absent.
+A file is a checksum and a body, put in place in one step, so that any number of processes may read and write
+at once. Whatever goes wrong, the kernel is compiled again: an unreadable, cut off, changed or foreign file
+counts as absent.
 
-The bodies are pickles, which can run code when loaded. So only files are read that belong to this user and that nobody
-else can write, in a folder of which the same is true.
+The bodies are pickles, which can run code when loaded. So only files are read that belong to this user and
+that nobody else can write, in a folder of which the same is true.
 """
 
 import hashlib
@@ -106,7 +107,7 @@ def save(key: str, body: bytes) -> None:
             return
         _write(place / f"{key}.kernel", _digest(key, body) + body)
     except (OSError, RuntimeError) as error:
-        _warn(f"kernels are not kept on disk: {error}; set NUMBAGRAD_CACHE_DIR to a folder that can be written")
+        _warn(f"kernels are not kept on disk: {error}; set NUMBAGRAD_CACHE_DIR to a folder you can write to")
         return
     say("cache", f"{key[:12]} saved in {place}")
     # One key in sixteen, so that looking through the folder costs next to nothing.

@@ -1,14 +1,15 @@
 """From the source text of a kernel to a function that runs, once per content.
 
-Everything a kernel's machine code depends on goes into one hash: source, signature, options, and the files that define
-what its namespace offers. The hash names the function, so that code from several processes never shares a symbol,
-finds the kernel in memory, and (with the processor and the versions) on disk.
+Everything a kernel's machine code depends on goes into one hash: source, signature, options, and the files
+that define what its namespace offers. The hash names the function, so that code from several processes never
+shares a symbol, finds the kernel in memory, and (with the processor and the versions) on disk.
 """
 
 import functools
 import hashlib
 import importlib.util
 import linecache
+import os
 import pickle
 import sys
 import threading
@@ -17,7 +18,6 @@ import types as python_types
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import llvmlite
@@ -33,6 +33,8 @@ from numbagrad.jit import abi, cache
 _VERSIONS = (sys.implementation.cache_tag, numba.__version__, llvmlite.__version__, np.__version__)
 # What these offer is settled by their versions, which are in every hash.
 _RELEASED = {"builtins", "cmath", "llvmlite", "math", "numba", "numpy", "operator"}
+# How the identity begins of what only this process knows.
+_PASSING = "passing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,8 @@ def compile_source(
     target_cpu
         A processor in LLVM's words, to look at the code made for another machine; by default this one.
     noalias
-        Promise that no array that is written overlaps another argument. LLVM then vectorises loops over many arrays.
+        Promise that no array that is written overlaps another argument. LLVM then vectorises loops over many
+        arrays.
 
     Returns
     -------
@@ -152,18 +155,17 @@ def compile_source(
     >>> compile_source(source, "twice", float64(float64)).entry(1.5)
     3.0
     """
-    request = _Request(source, name, signature, dict(namespace), frozenset(fastmath), target_cpu, noalias)
-    content = request.content()
-    kernel = _kernels.get(content)
+    request = _request(source, name, signature, namespace, fastmath, target_cpu, noalias)
+    kernel = _kernels.get(request.hash)
     if kernel is None:
         with _lock, global_compiler_lock:
-            kernel = _kernels.get(content) or _kernels.setdefault(content, _make(replace(request, hash=content)))
+            kernel = _kernels.get(request.hash) or _kernels.setdefault(request.hash, _make(request))
     return kernel
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """All that a kernel's code depends on."""
+    """All that a kernel's code depends on, except for the machine, and the hash of that."""
 
     source: str
     name: str
@@ -172,14 +174,9 @@ class _Request:
     fastmath: frozenset[str]
     target_cpu: str | None
     noalias: bool
-    hash: str = ""
-
-    def content(self) -> str:
-        """The hash of it all, except for the machine."""
-        used = [(key, _identity(self.namespace[key])) for key in sorted(self.namespace)]
-        parts = (_VERSIONS, _file_hash(abi.__name__), _file_hash(__name__), self.source, self.name, used)
-        options = (str(self.signature), sorted(self.fastmath), self.target_cpu, self.noalias)
-        return hashlib.sha256(repr((parts, options)).encode()).hexdigest()
+    hash: str
+    # Whether another process would find the same under this hash.
+    lasting: bool
 
     @property
     def filename(self) -> str:
@@ -197,6 +194,23 @@ class _Request:
         flags = registry.cpu_target.options.parse_as_flags(compiler.Flags(), options)
         flags.noalias = self.noalias
         return flags
+
+
+def _request(
+    source: str,
+    name: str,
+    signature: Any,
+    namespace: Mapping[str, object],
+    fastmath: frozenset[str],
+    target_cpu: str | None,
+    noalias: bool,
+) -> _Request:
+    used = {key: _identity(value) for key, value in sorted(namespace.items())}
+    ours = _file_hash(abi.__name__), _file_hash(__name__)
+    options = str(signature), sorted(fastmath), target_cpu, noalias
+    content = hashlib.sha256(repr((_VERSIONS, ours, source, name, used, options)).encode()).hexdigest()
+    lasting = not any(text.startswith(_PASSING) for text in used.values())
+    return _Request(source, name, signature, dict(namespace), fastmath, target_cpu, noalias, content, lasting)
 
 
 def _make(request: _Request) -> Compiled:
@@ -271,7 +285,7 @@ def _account(kernel: Compiled) -> None:
 def _load(request: _Request) -> Any:
     """The kernel from disk, or None."""
     _, target_context = _target(request.target_cpu)
-    body = cache.load(_disk_key(request, target_context))
+    body = cache.load(_disk_key(request, target_context)) if request.lasting else None
     if body is None:
         return None
     try:
@@ -283,8 +297,8 @@ def _load(request: _Request) -> Any:
 
 
 def _save(request: _Request, result: Any) -> None:
-    if result.library.has_dynamic_globals or result.lifted:
-        cache.say("cache", f"{request.filename} holds addresses of this process, not saved")
+    if not request.lasting or result.library.has_dynamic_globals or result.lifted:
+        cache.say("cache", f"{request.filename} depends on this process, not saved")
         return
     _, target_context = _target(request.target_cpu)
     try:
@@ -303,26 +317,40 @@ def _identity(value: object) -> str:
         return f"{type(value).__name__} {value!r}"
     if isinstance(value, numba.types.Type):
         return f"type {value}"
-    module = value.__name__ if isinstance(value, python_types.ModuleType) else getattr(value, "__module__", None)
-    name = getattr(value, "__qualname__", "")
-    if module is not None and module.partition(".")[0] in _RELEASED:
-        return f"{module} {name}"
-    return f"{module} {name} {_file_hash(str(module))}"
+    if isinstance(value, python_types.ModuleType):
+        return f"module {value.__name__} {_file_hash(value.__name__)}"
+    module = str(getattr(value, "__module__", None))
+    if module.partition(".")[0] in _RELEASED:
+        return f"{module} {getattr(value, '__qualname__', value)}"
+    name = _global_name(module, value)
+    file_hash = name and _file_hash(module)
+    # The kernel keeps the object alive, so no other gets its number.
+    return f"{module} {name} {file_hash}" if file_hash else f"{_PASSING} {id(value)}"
+
+
+def _global_name(module: str, value: object) -> str | None:
+    """The name under which the module that defines `value` offers it; two functions from one factory differ
+    in it."""
+    names = vars(sys.modules[module]) if module in sys.modules else {}
+    return next((name for name, found in names.items() if found is value), None)
 
 
 @functools.cache
-def _file_hash(module: str) -> str:
-    """The hash of the source file of a module."""
-    spec = importlib.util.find_spec(module)
-    if spec is None or not spec.origin:
-        raise ValueError(f"a kernel's namespace holds something from {module!r}, which has no source file to know it by")
-    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
+def _file_hash(module: str) -> str | None:
+    """The hash of a module's source; None if it has none, like what is typed into an interpreter."""
+    if module.partition(".")[0] in _RELEASED:
+        return "released"
+    try:
+        spec = importlib.util.find_spec(module)
+        return hashlib.sha256(spec.loader.get_data(spec.origin)).hexdigest()  # type: ignore[union-attr]
+    except (AttributeError, ImportError, OSError, TypeError, ValueError):
+        return None
 
 
 # ----- Processors -----
 
 
-class _NamedCodegen(codegen.JITCPUCodegen):  # type: ignore[misc]
+class _NamedCodegen(codegen.JITCPUCodegen):
     """Code for the processor of that name, whatever this machine has."""
 
     def __init__(self, cpu: str) -> None:
@@ -336,7 +364,7 @@ class _NamedCodegen(codegen.JITCPUCodegen):  # type: ignore[misc]
         return ""
 
 
-class _NamedContext(CPUContext):  # type: ignore[misc]
+class _NamedContext(CPUContext):
     def __init__(self, typing_context: Any, cpu: str) -> None:
         self._cpu = cpu
         super().__init__(typing_context)
@@ -370,7 +398,5 @@ def _after_fork() -> None:
     _fork_stack.close()
 
 
-if hasattr(sys.modules["os"], "register_at_fork"):
-    import os
-
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

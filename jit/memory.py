@@ -1,11 +1,11 @@
 """Memory for large results, kept for the next one instead of being given back to the system.
 
-A fresh page costs more than the arithmetic on it. An eager tape that makes four results of 1 MB one after the other
-pays 0.5 ms for each from `np.empty` and 0.036 ms from here; at 33 MB it is 6.0 against 2.6 ms. From 128 KiB on the C
-library gives memory back, below it `np.empty` is as fast and a microsecond cheaper.
+A fresh page costs more than the arithmetic on it. An eager tape that makes four results of 1 MB one after the
+other pays 0.5 ms for each from `np.empty` and 0.036 ms from here; at 33 MB it is 6.0 against 2.6 ms. From 128
+KiB on the C library gives memory back, below it `np.empty` is as fast and a microsecond cheaper.
 
-Each result's `.base` is a `_Lease` on its block; when the last view of the result dies, so does the lease, and the
-block is kept. What is kept is bounded, and given up when memory runs out.
+Each result's `.base` is a `_Lease` on its block; when the last view of the result dies, so does the lease,
+and the block is kept. What is kept is bounded, and given up when memory runs out.
 """
 
 import itertools
@@ -28,8 +28,8 @@ _SMALL_ITEMS = POOLED_FROM_BYTES // 16
 _BYTE = np.dtype(np.uint8)
 _new = np.ndarray.__new__
 _PAGE = 4096
-# Arrays that all start on a page boundary share cache sets: a kernel over 18 of them took 40 µs instead of 24.
-# An odd number of cache lines visits every place in a page.
+# Arrays that all start on a page boundary share cache sets: a kernel over 18 of them took 40 µs instead of
+# 24. An odd number of cache lines visits every place in a page.
 _STAGGER = 3 * 64
 # Huge pages make a fresh 33 MB result cost 6 ms instead of 17.
 _HUGE = 2 * 2**20
@@ -163,9 +163,9 @@ class _Block(NamedTuple):
 class _Pool:
     """Blocks that are not in use, by size.
 
-    Garbage is collected and signals are handled anywhere, so a lease may die, or an array be asked for, while this very
-    thread is inside the pool. So nobody waits for the lock: who does not get it takes fresh memory, or leaves a block
-    in a queue, which needs no lock, for the next to put away.
+    Garbage is collected and signals are handled anywhere, so a lease may die, or an array be asked for, while
+    this very thread is inside the pool. So nobody waits for the lock: who does not get it takes fresh memory,
+    or leaves a block in a queue, which needs no lock, for the next to put away.
     """
 
     __slots__ = ("_lock", "_returned", "_shelves", "held", "limit")

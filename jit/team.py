@@ -1,8 +1,8 @@
-"""A team of threads for large kernels: the caller and helpers take numbered chunks of work until none is left.
+"""A team of threads for large kernels: the caller and helpers take numbered chunks until none is left.
 
-Numba's own threads kill a forked child or abort under two callers, so kernels are serial and this team calls them.
-The boundaries of chunks do not depend on the number of threads, so results do not either. Handing out work costs
-about 15 µs; it pays from about 100 µs of work.
+Numba's own threads kill a forked child or abort under two callers, so kernels are serial and this team calls
+them. The boundaries of chunks do not depend on the number of threads, so results do not either. Handing out
+work costs about 15 µs; it pays from about 100 µs of work.
 """
 
 import os
@@ -76,7 +76,8 @@ def run_flat(entry: Callable[..., Any], flats: Sequence[Any], size: int, chunk: 
     entry
         The kernel's entry point. It must let go of the interpreter lock for the chunks to run at once.
     flats
-        Its arguments: 1-d contiguous arrays of `size` items, which are sliced, and scalars, which are passed on.
+        Its arguments: 1-d contiguous arrays of `size` items, which are sliced, and scalars, which are passed
+        on.
     size
         The number of items.
     chunk
