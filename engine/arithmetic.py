@@ -1,0 +1,35 @@
+"""What the engine needs of arithmetic, handed in by `numbagrad.ops`: the engine itself knows no op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class Arithmetic:
+    """The few functions on tensors that the sweep uses."""
+
+    add: Callable[[Any, Any], Any]
+    """Sum of two tensors, recorded when grad mode is on."""
+    add_into: Callable[[Any, Any], None]
+    """Add the second tensor into the memory of the first."""
+    stack: Callable[[list[Any]], Any]
+    """Stack tensors along a new first axis."""
+
+    @staticmethod
+    def owns_memory(array: np.ndarray) -> bool:
+        """Whether nobody else can hold the memory of a freshly made `array`."""
+        return array.base is None
+
+
+arithmetic = Arithmetic()
+
+
+def provide(**functions: Callable[..., Any]) -> None:
+    """Hand the engine its arithmetic; unknown names are refused."""
+    for name, function in functions.items():
+        if name not in ("add", "add_into", "stack", "owns_memory"):
+            raise TypeError(f"the engine needs add, add_into, stack and owns_memory, not {name!r}")
+        setattr(arithmetic, name, function)

@@ -1,0 +1,66 @@
+"""Layouts: what shape and dtype an array has, interned so that equality is identity.
+
+A `Layout` stands for (shape, dtype) of a C-contiguous array. Two such arrays of the same shape and dtype share one
+`Layout` object, so the hot path of an op asks `x._layout is y._layout` instead of comparing shapes, dtypes and flags.
+Every other array gets a layout of its own, which is equal to nothing.
+
+`code` says whether an op may take its fast path: the index of the dtype in `FAST_DTYPES` for small arrays in native
+byte order, else -1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+FAST_DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
+"""Dtypes with compiled kernels on the fast path, in the order of `Layout.code`."""
+
+FAST_SIZE = 16384
+"""Above this many elements the memory pool and the thread team pay, so the fast path hands over."""
+
+_INTERNED_AT_MOST = 4096
+_CODES = {dtype: code for code, dtype in enumerate(FAST_DTYPES)}
+_interned: dict[tuple[tuple[int, ...], np.dtype], Layout] = {}
+
+
+class Layout:
+    """Shape and dtype of an array, and whether the fast path may take it."""
+
+    __slots__ = ("code", "dense", "dtype", "shape", "size")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, size: int, dense: bool) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.size = size
+        self.dense = dense
+        self.code = _CODES.get(dtype, -1) if dense and size <= FAST_SIZE else -1
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"Layout({self.shape}, {self.dtype}{'' if self.dense else ', strided'})"
+
+
+def layout_of(array: np.ndarray) -> Layout:
+    """The layout of `array`: shared for C-contiguous arrays, new for all others."""
+    flags = array.flags
+    if not (flags.c_contiguous and flags.aligned):
+        return Layout(array.shape, array.dtype, array.size, False)
+    return dense_layout(array.shape, array.dtype)
+
+
+def dense_layout(shape: tuple[int, ...], dtype: np.dtype) -> Layout:
+    """The one layout that all C-contiguous arrays of this shape and dtype share."""
+    key = (shape, dtype)
+    found = _interned.get(key)
+    if found is None:
+        # Identity only speeds things up, so forgetting all of them is always right.
+        if len(_interned) >= _INTERNED_AT_MOST:
+            _interned.clear()
+        size = 1
+        for n in shape:
+            size *= n
+        found = _interned[key] = Layout(shape, dtype, size, True)
+    return found

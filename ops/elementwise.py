@@ -1,0 +1,518 @@
+"""Elementwise ops: one declaration of value and partial derivatives, everything else derived.
+
+    @elementwise(numpy=np.tanh, sample=(-3, 3))
+    def tanh(x):
+        \"\"\"Hyperbolic tangent.\"\"\"
+        y = s.tanh(x)
+        return y, (1 - y * y,)
+
+The function runs once, on symbols. Its partials decide what is saved: mentioning ``y`` saves the output, mentioning
+``x`` the input. `Plan` is what is derived for one choice of "which inputs want a gradient": a further `Elementwise`
+that maps (gradient, saved values) to the gradients, and so has a derivative of its own, to any order.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from numbagrad.engine.layout import FAST_DTYPES, layout_of
+from numbagrad.engine.mode import mode
+from numbagrad.engine.node import Edge, Node
+from numbagrad.engine.tensor import Tensor, edge_of, wrap
+from numbagrad.jit import backend, mapping
+from numbagrad.jit.expr import Partials, ScalarExpr, call, const, differentiate, is_const, lift, s, substitute, symbol, topological
+from numbagrad.jit.kernel import kernel_for
+from numbagrad.jit.mapping import Program
+from numbagrad.ops import fastpath
+from numbagrad.ops.operands import NUMBERS, broadcast_shape, layout_at, operand, unbroadcast
+from numbagrad.ops.registry import NUMPY, Sampling, register
+from numbagrad.ops.saved import check_saved, saved_output, versions_of
+
+RULES: dict[str, Partials] = {}
+"""Name of a scalar function -> its partial derivatives as expressions of its arguments."""
+
+Sources = Sequence[tuple[str, int]]
+
+
+class Elementwise:
+    """One scalar function of its operands: value and partial derivatives, mapped over arrays."""
+
+    def __init__(
+        self,
+        name: str,
+        params: Sequence[str],
+        exprs: Sequence[ScalarExpr],
+        partials: Sequence[Sequence[ScalarExpr | None]] | None = None,
+        conditions: frozenset[str] = frozenset(),
+        numpy: Any = None,
+        doc: str | None = None,
+        sampling: Sampling | None = None,
+    ) -> None:
+        self.name = name
+        self.params = tuple(params)
+        self.symbols = [symbol(p) for p in params]
+        self.exprs = tuple(exprs)
+        self.conditions = conditions
+        self.numpy = numpy
+        self.sampling = sampling or Sampling()
+        self.program = Program(name, self.params, self.exprs, conditions)
+        self._partials = partials
+        self._plans: dict[tuple[tuple[bool, ...], tuple[bool, ...]], Plan] = {}
+        self._loops: dict[Any, tuple[np.dtype, np.dtype]] = {}
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = doc
+        self._make_fast()
+
+    # ------------------------------------------------------------------ calling
+    def _make_fast(self) -> None:
+        """Make `fast`, the function that users call, and for two operands `reflected`, for Python's ``__rsub__``."""
+        self.tables: dict[str, list[Any]] = {}
+        self.fast: Callable[..., Any] = self.call
+        # One output and no condition: the operands may share a layout.
+        if len(self.exprs) > 1 or self.conditions or len(self.params) > 2:
+            return
+        patterns = ("T",) if len(self.params) == 1 else ("TT", "TN", "NT")
+        self.tables = {p: _new_table() for p in patterns}
+        plans = {p: _PlanTable(self, p) for p in patterns}
+        self.fast = fastpath.forward(self, [p for p in patterns if p != "NT"], plans)
+        if "NT" in patterns:
+            backwards = fastpath.forward(self, ["NT"], plans)
+            self.reflected: Callable[..., Any] = lambda y, x: backwards(x, y)
+
+    def __call__(self, *operands: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            raise TypeError(f"{self.name}() takes no keyword arguments, got {', '.join(kwargs)}")
+        if len(operands) != len(self.params):
+            raise TypeError(f"{self.name}() takes {len(self.params)} arguments ({', '.join(self.params)}), got {len(operands)}")
+        return self.fast(*operands)
+
+    def call(self, *operands: Any) -> Any:
+        """The general way: any operands, dtypes, shapes and layouts."""
+        given = [operand(v, p) for v, p in zip(operands, self.params, strict=True)]
+        compute = self.loop_dtype(given)
+        values = [v if type(v) in NUMBERS else _cast(v._data, compute, p in self.conditions) for v, p in zip(given, self.params, strict=True)]
+        shape = broadcast_shape(self.name, [v.shape for v in given if isinstance(v, Tensor)])
+        outs = self.evaluate(values, shape, compute)
+        self._resolve(given, compute)
+        tensors = [wrap(o) for o in outs]
+        if mode.enabled and compute.kind in "fc":
+            self._record(given, tensors)
+        return tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+    def evaluate(self, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype) -> list[np.ndarray]:
+        """Values of the outputs for arrays of `dtype` and numbers."""
+        if dtype in FAST_DTYPES:
+            return mapping.run(self.program, values, shape, dtype)
+        if isinstance(self.numpy, np.ufunc) and len(self.exprs) == 1:
+            with np.errstate(all="ignore"):
+                return [np.asarray(self.numpy(*values))]
+        typed = [v if isinstance(v, np.ndarray) else np.asarray(v, dtype) for v in values]
+        results = mapping.evaluate(self.exprs, dict(zip(self.params, typed, strict=True)), dtype, kernel_for.definitions)
+        return [np.array(np.broadcast_to(r, shape), dtype=dtype) for r in results]
+
+    def loop_dtype(self, given: Sequence[Any]) -> np.dtype:
+        """The dtype that NumPy computes in for these operands."""
+        key = tuple(type(v) if type(v) in NUMBERS else v._layout.dtype for v, p in zip(given, self.params, strict=True) if p not in self.conditions)
+        found = self._loops.get(key)
+        if found is None:
+            found = self._loops[key] = self._find_loop(key)
+        return found
+
+    def _find_loop(self, key: Sequence[Any]) -> np.dtype:
+        if isinstance(self.numpy, np.ufunc) and self.numpy.nin == len(key):
+            return self.numpy.resolve_dtypes((*key, *([None] * self.numpy.nout)))[0]
+        samples = [k(1) if isinstance(k, type) and k in NUMBERS else k for k in key]
+        dtype = np.result_type(*samples)
+        return np.dtype(np.float64) if dtype.kind in "biu" else dtype
+
+    def _resolve(self, given: Sequence[Any], dtype: np.dtype) -> None:
+        """Fill the fast table of this pattern of operands."""
+        table = self.tables.get("".join("T" if isinstance(v, Tensor) else "N" for v in given))
+        if table is not None and dtype in FAST_DTYPES:
+            code = FAST_DTYPES.index(dtype)
+            if table[code] is None:
+                table[code] = mapping.entry(self.program, dtype, [not isinstance(v, Tensor) for v in given])
+
+    # ------------------------------------------------------------------ recording
+    def _record(self, given: Sequence[Any], outs: Sequence[Tensor]) -> None:
+        edges = tuple(edge_of(v) if isinstance(v, Tensor) else None for v in given)
+        wants = tuple(e is not None for e in edges)
+        if not any(wants):
+            return
+        if len(outs) == 1:
+            self._record_one(given, outs[0], edges, wants)
+            return
+        node = Node(self, edges, tuple(given), tuple(o._layout for o in outs))
+        node.versions = versions_of(node.saved)
+        for nr, out in enumerate(outs):
+            out._node = Edge(node, nr)
+            out._requires_grad = True
+
+    def _record_one(self, given: Sequence[Any], out: Tensor, edges: tuple[Any, ...], wants: tuple[bool, ...]) -> None:
+        plan = self.plan((True,), wants, tuple(not isinstance(v, Tensor) for v in given))
+        alike = all(v._layout is out._layout for v in given if isinstance(v, Tensor))
+        node = Node(plan if alike else plan.careful, edges, plan.save(*given, out._data), out._layout)
+        plan.note_versions(node)
+        out._node = node
+        out._requires_grad = True
+
+    def plan(self, outs: tuple[bool, ...], wants: tuple[bool, ...], numbers: tuple[bool, ...] | None = None) -> Plan:
+        """How gradients of the outputs marked in `outs` give those of the operands marked in `wants`.
+
+        `numbers` marks the operands that are Python numbers.
+        """
+        numbers = numbers or (False,) * len(self.params)
+        found = self._plans.get((outs, wants, numbers))
+        if found is None:
+            found = self._plans[outs, wants, numbers] = Plan(self, outs, wants, numbers)
+        return found
+
+    def partial(self, out: int, argument: int) -> ScalarExpr | None:
+        """Partial derivative of an output by an operand, None where it is zero."""
+        if self._partials is None:
+            return differentiate(self.exprs[out], self.symbols[argument], RULES)
+        p = self._partials[out][argument]
+        return None if p is None or is_const(lift(p), 0) else lift(p)
+
+    def vjp(self, node: Node, grad: Any) -> Sequence[Tensor | None]:
+        """Gradients of the operands of a node with several outputs."""
+        wants = tuple(e is not None for e in node.edges)
+        plan = self.plan(tuple(g is not None for g in grad), wants, _numbers(check_saved(node, self._sources)))
+        return plan.general_several(node, [g for g in grad if g is not None])
+
+    def jvp(self, node: Node, tangents: Sequence[Tensor | None]) -> Any:
+        """Tangents of the outputs of a node with several outputs."""
+        saved = dict(zip(self._sources, check_saved(node, self._sources), strict=True))
+        return tuple(push(self, nr, node, tangents, saved) for nr in range(len(self.exprs)))
+
+    @property
+    def _sources(self) -> list[tuple[str, int]]:
+        return [("in", i) for i in range(len(self.params))]
+
+    def __repr__(self) -> str:
+        return f"<elementwise {self.name}({', '.join(self.params)})>"
+
+
+class _PlanTable(dict[int, "Plan"]):
+    """Backward plans by the bits of "operand i requires grad", made when first asked for."""
+
+    def __init__(self, op: Elementwise, pattern: str) -> None:
+        super().__init__()
+        self.op = op
+        self.numbers = tuple(letter == "N" for letter in pattern)
+
+    def __missing__(self, bits: int) -> Plan:
+        wants = tuple(bool(bits >> i & 1) for i in range(len(self.op.params)))
+        plan = self[bits] = self.op.plan((True,), wants, self.numbers)
+        return plan
+
+
+class Plan:
+    """The backward of an op for one choice of outputs with a gradient and operands that want one.
+
+    It is what nodes of one output refer to as their op: the sweep calls its `vjp`.
+    """
+
+    def __init__(
+        self, op: Elementwise, outs: tuple[bool, ...], wants: tuple[bool, ...], numbers: tuple[bool, ...]
+    ) -> None:
+        self.name = op.name
+        self.source = op
+        self.outs = outs
+        self.wants = wants
+        self.numbers = numbers
+        self.arity = len(wants)
+        self.cotangents = [symbol(f"{_free_prefix(op.params)}{k}") for k, has in enumerate(outs) if has]
+        formulas = {i: self._formula(i) for i, wanted in enumerate(wants) if wanted}
+        self.flat = tuple(i for i, f in formulas.items() if f is None)
+        self.passed = tuple(i for i, f in formulas.items() if len(self.cotangents) == 1 and f is self.cotangents[0])
+        self.computed = tuple(i for i, f in formulas.items() if f is not None and i not in self.passed)
+        self.saves, exprs = self._find_saved([formulas[i] for i in self.computed])
+        params = [c.value for c in self.cotangents] + [_saved_name(op, kind, nr) for kind, nr in self.saves]
+        saved_inputs = [op.params[nr] for kind, nr in self.saves if kind == "in"]
+        self.op = Elementwise(f"{op.name}_backward", params, exprs, conditions=op.conditions & set(saved_inputs))
+        self.kernels = _new_table()
+        self.save = self._make_save()
+        self.careful = Careful(self)
+
+    def _formula(self, argument: int) -> ScalarExpr | None:
+        total: ScalarExpr | None = None
+        for g, nr in zip(self.cotangents, [k for k, has in enumerate(self.outs) if has], strict=True):
+            p = self.source.partial(nr, argument)
+            if p is not None:
+                term = call("gmul", g, p) if not is_const(p, 1) else g
+                total = term if total is None else total + term
+        return total
+
+    def _find_saved(self, formulas: Sequence[ScalarExpr | None]) -> tuple[list[tuple[str, int]], list[ScalarExpr]]:
+        """What the formulas need of operands and outputs: the first known value on every path."""
+        roots = [f for f in formulas if f is not None]
+        leaves = {id(e): ("in", i) for i, e in enumerate(self.source.symbols)}
+        if self.source._partials is not None:
+            for k, e in enumerate(self.source.exprs):
+                leaves.setdefault(id(e), ("out", k))
+        known = [*self.source.symbols, *self.source.exprs] if self.source._partials is not None else self.source.symbols
+        order = topological(*roots, stop=known)
+        saves = sorted({leaves[id(e)] for e in order if id(e) in leaves})
+        replace = {self.source.exprs[nr]: symbol(_saved_name(self.source, "out", nr)) for kind, nr in saves if kind == "out"}
+        return saves, substitute(roots, replace) if roots else []
+
+    def _make_save(self) -> Callable[..., tuple[Any, ...]]:
+        """A function of the operands and the output array that gives what is saved."""
+        params = ", ".join((*self.source.params, "out_"))
+        picked = [self.source.params[nr] if kind == "in" else "out_" for kind, nr in self.saves]
+        return eval(f"lambda {params}: ({''.join(f'{p}, ' for p in picked)})")
+
+    def letter(self, source: tuple[str, int]) -> str:
+        """The fast path's letter for a saved value."""
+        kind, nr = source
+        return "A" if kind == "out" else "N" if self.numbers[nr] else "T"
+
+    def note_versions(self, node: Node) -> None:
+        """Remember the versions of what was saved."""
+        node.versions = versions_of(node.saved)
+
+    # ------------------------------------------------------------------ running
+    def vjp(self, node: Node, grad: Tensor) -> Sequence[Tensor | None]:
+        """Gradients of the operands; the first call makes the fast path."""
+        if not self.flat and not self.source.conditions:
+            self.vjp = fastpath.backward(self)  # type: ignore[method-assign]
+        return self.general(node, grad)
+
+    def jvp(self, node: Node, tangents: Sequence[Tensor | None]) -> Tensor:
+        """Tangent of the output."""
+        saved = dict(zip(self.saves, check_saved(node, self.saves), strict=True))
+        return push(self.source, 0, node, tangents, saved)
+
+    def general(self, node: Node, grad: Tensor) -> Sequence[Tensor | None]:
+        """The general way, for one output."""
+        return self.general_several(node, [grad])
+
+    def general_several(self, node: Node, grads: Sequence[Tensor]) -> Sequence[Tensor | None]:
+        """Any layouts, broadcasting, dtypes; recorded when grad mode is on."""
+        saved = self._unpack(node)
+        found: list[Tensor | None] = [None] * self.arity
+        for i in self.passed:
+            found[i] = grads[0]
+        if self.computed:
+            results = self._results(node, grads, saved)
+            for i, r in zip(self.computed, results, strict=True):
+                found[i] = r
+        for i in self.flat:
+            at = layout_at(node.edges[i])
+            found[i] = wrap(np.zeros(at.shape, at.dtype))
+        return [None if g is None else unbroadcast(g, layout_at(e)) for g, e in zip(found, node.edges, strict=True)]
+
+    def _unpack(self, node: Node) -> list[Any]:
+        if node.op is self.source:
+            given = check_saved(node, self.source._sources)
+            return [given[nr] for _, nr in self.saves]
+        return list(check_saved(node, self.saves)) if self.saves else []
+
+    def _results(self, node: Node, grads: Sequence[Tensor], saved: Sequence[Any]) -> Sequence[Tensor]:
+        if mode.enabled:
+            tensors = [saved_output(node, nr, v) if kind == "out" else v for v, (kind, nr) in zip(saved, self.saves, strict=True)]
+            return self._recorded([*grads, *tensors], grads[0].dtype)
+        values = [v._data if isinstance(v, Tensor) else v for v in (*grads, *saved)]
+        dtype = grads[0].dtype
+        names = self.op.params
+        values = [v if not isinstance(v, np.ndarray) else _cast(v, dtype, p in self.op.conditions) for v, p in zip(values, names, strict=True)]
+        if dtype.kind == "c":
+            return self._recorded([wrap(v) if isinstance(v, np.ndarray) else v for v in values], dtype)
+        layout = grads[0]._layout
+        outs = self.op.evaluate(values, layout.shape, dtype)
+        self._resolve(dtype)
+        return [wrap(o) for o in outs]
+
+    def _resolve(self, dtype: np.dtype) -> None:
+        """Fill the fast table."""
+        if dtype in FAST_DTYPES and not self.op.conditions and len(self.cotangents) == 1:
+            code = FAST_DTYPES.index(dtype)
+            if self.kernels[code] is None:
+                numbers = [False, *(self.letter(source) == "N" for source in self.saves)]
+                self.kernels[code] = mapping.entry(self.op.program, dtype, numbers)
+
+    def _recorded(self, operands: Sequence[Any], dtype: np.dtype) -> Sequence[Tensor]:
+        if dtype.kind == "c":
+            return compose(self, operands)
+        out = self.op.call(*operands)
+        return out if isinstance(out, tuple) else (out,)
+
+
+class Careful:
+    """A plan for nodes whose operands differ in layout: always the general way."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.name = plan.name
+        self.plan = plan
+        self.vjp = plan.general
+        self.jvp = plan.jvp
+
+
+def push(
+    op: Elementwise, nr: int, node: Node, tangents: Sequence[Tensor | None], saved: Mapping[tuple[str, int], Any]
+) -> Tensor:
+    """Forward mode of output `nr`: the tangents times the partials. Recorded when grad mode is on."""
+    outs = tuple(k == nr for k in range(len(op.exprs)))
+    numbers = _numbers([saved.get(("in", i)) for i in range(len(op.params))])
+    total = None
+    for i, t in enumerate(tangents):
+        if t is not None:
+            plan = op.plan(outs, tuple(i == j for j in range(len(op.params))), numbers)
+            term = _push_term(node, plan, t, saved)
+            total = term if total is None else total if term is None else total + term
+    layout = node.layout[nr] if isinstance(node.layout, tuple) else node.layout
+    return wrap(np.zeros(layout.shape, layout.dtype)) if total is None else _broadcast(total, layout.shape)
+
+
+def _push_term(node: Node, plan: Plan, t: Tensor, saved: Mapping[tuple[str, int], Any]) -> Tensor | None:
+    if plan.passed:
+        return t
+    if not plan.computed:
+        return None
+    values = [saved_output(node, s[1], saved[s]) if s[0] == "out" and mode.enabled else saved[s] for s in plan.saves]
+    values = [wrap(v) if isinstance(v, np.ndarray) else v for v in values]
+    if t.dtype.kind == "c":
+        return compose(plan, [t, *values], conjugate=False)[0]
+    return plan.op.call(t, *values)
+
+
+def _free_prefix(params: Sequence[str]) -> str:
+    """A prefix for the names of cotangents: a derivative's own derivative has arguments called grad already."""
+    prefix = "grad"
+    while any(p.startswith(prefix) for p in params):
+        prefix = "d" + prefix
+    return prefix
+
+
+def _numbers(values: Sequence[Any]) -> tuple[bool, ...]:
+    return tuple(type(v) in NUMBERS for v in values)
+
+
+def _broadcast(t: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if t.shape == shape:
+        return t
+    from numbagrad.ops.shape import broadcast_to
+
+    return broadcast_to(t, shape)
+
+
+def compose(plan: Plan, operands: Sequence[Any], conjugate: bool = True) -> Sequence[Tensor]:
+    """The formulas of `plan` computed op by op, for complex numbers: each gradient is g times the conjugate partial.
+
+    The formulas are linear in the cotangent, so conjugating the cotangent before and the result after does it.
+    """
+    from numbagrad.ops.conversion import conj
+
+    count = len(plan.cotangents)
+    turned = [conj(v) if conjugate and i < count else v for i, v in enumerate(operands)]
+    values = dict(zip(plan.op.params, turned, strict=True))
+    results = [_compose_expr(e, values) for e in plan.op.exprs]
+    return [conj(r) if conjugate else r for r in results]
+
+
+def _compose_expr(root: ScalarExpr, values: Mapping[str, Any]) -> Any:
+    from numbagrad.ops.registry import OPS
+
+    known: dict[int, Any] = {}
+    for e in topological(root):
+        if e.op == "symbol":
+            known[id(e)] = values[e.value]
+        elif e.op == "const":
+            known[id(e)] = e.value
+        else:
+            name = "multiply" if e.op == "gmul" else e.op
+            known[id(e)] = OPS[name](*(known[id(a)] for a in e.args))
+    return known[id(root)]
+
+
+_TABLES: list[list[Any]] = []
+"""All fast tables, to be forgotten when the backend changes."""
+
+
+def _new_table() -> list[Any]:
+    """Entry points by layout code; the last one, for layouts that have no code, stays None."""
+    table: list[Any] = [None] * (len(FAST_DTYPES) + 1)
+    _TABLES.append(table)
+    return table
+
+
+def _forget_kernels() -> None:
+    for table in _TABLES:
+        table[:] = [None] * len(table)
+
+
+backend.on_switch(_forget_kernels)
+
+
+def _saved_name(op: Elementwise, kind: str, nr: int) -> str:
+    return op.params[nr] if kind == "in" else f"out_{nr}"
+
+
+def _cast(array: np.ndarray, dtype: np.dtype, condition: bool) -> np.ndarray:
+    wanted = np.dtype(bool) if condition else dtype
+    return array if array.dtype == wanted else array.astype(wanted)
+
+
+def elementwise(
+    numpy: Any = None,
+    sample: tuple[float, float] | Sequence[tuple[float, float]] = (-2.0, 2.0),
+    special: Sequence[tuple[float, ...]] = (),
+    conditions: Sequence[str] = (),
+    order: int = 2,
+) -> Callable[[Callable[..., Any]], Elementwise]:
+    """Declare an elementwise op.
+
+    Parameters
+    ----------
+    numpy : callable, optional
+        NumPy's function of the same meaning: it settles promotion, and Tensors given to it come here.
+    sample : pair or sequence of pairs of float
+        Where tests take the arguments from: one range, or one for each argument.
+    special : sequence of tuples
+        Arguments worth a test of their own.
+    conditions : sequence of str
+        Names of boolean arguments.
+    order : int
+        How often the op can be differentiated.
+
+    Returns
+    -------
+    callable
+        Decorator for a function of symbols that returns the value and a tuple with one partial derivative per
+        argument (None: no derivative).
+    """
+    ranges = (sample,) if isinstance(sample[0], (int, float)) else tuple(sample)
+
+    def declare(rule: Callable[..., Any]) -> Elementwise:
+        params = list(inspect.signature(rule).parameters)
+        value, partials = rule(*map(symbol, params))
+        op = Elementwise(
+            rule.__name__, params, [lift(value)], [tuple(partials)], frozenset(conditions), numpy, rule.__doc__,
+            Sampling(ranges, tuple(special), order),
+        )
+        _declare_scalar(op, rule)
+        if numpy is not None:
+            NUMPY[numpy] = op
+        return register(op)
+
+    return declare
+
+
+def _declare_scalar(op: Elementwise, rule: Callable[..., Any]) -> None:
+    """Make the scalar function known to the chain rule and, unless it is a basic one, to rendering."""
+    RULES[op.name] = lambda *args: [None if p is None else lift(p) for p in rule(*args)[1]]
+    if op.exprs[0].op != op.name:
+        kernel_for.definitions[op.name] = lambda *args: lift(rule(*args)[0])
+
+
+def _gmul_partials(g: ScalarExpr, d: ScalarExpr) -> Sequence[ScalarExpr | None]:
+    return d, g
+
+
+RULES["gmul"] = _gmul_partials
+__all__ = ["RULES", "Elementwise", "Plan", "compose", "const", "elementwise", "layout_of", "s"]

@@ -1,0 +1,66 @@
+"""Comparison and logic: results are booleans, and no gradient flows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from numbagrad.engine.tensor import Tensor, wrap
+from numbagrad.ops.operands import operand
+from numbagrad.ops.registry import NUMPY, register
+
+
+class Flat:
+    """A function of arrays through which no gradient flows: NumPy computes it, the result is a leaf."""
+
+    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+        self.name = name or function.__name__
+        self.numpy = function
+        self.__name__ = self.__qualname__ = self.name
+        self.__doc__ = f"{_first_line(function)}\n\nNo gradient flows through it. See :func:`numpy.{self.name}`."
+        NUMPY[function] = self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        plain = [_plain(a, self.name) for a in args]
+        result = self.numpy(*plain, **{k: _plain(v, k) if isinstance(v, Tensor) else v for k, v in kwargs.items()})
+        if isinstance(result, tuple):
+            return tuple(wrap(np.asarray(r)) for r in result)
+        return wrap(np.asarray(result))
+
+    @property
+    def fast(self) -> Callable[..., Any]:
+        """The callable itself, as the other ops have it."""
+        return self.__call__
+
+    def __repr__(self) -> str:
+        return f"<flat {self.name}>"
+
+
+def _plain(value: Any, name: str) -> Any:
+    if value is None or isinstance(value, (str, slice)):
+        return value
+    value = operand(value, name)
+    return value._data if isinstance(value, Tensor) else value
+
+
+def _first_line(function: Callable[..., Any]) -> str:
+    lines = [line.strip() for line in (function.__doc__ or "").splitlines()]
+    return next((line for line in lines if line and "(" not in line), function.__name__)
+
+
+def _declare(*functions: Callable[..., Any]) -> list[Flat]:
+    return [register(Flat(f)) for f in functions]
+
+
+equal, not_equal, less, less_equal, greater, greater_equal = _declare(
+    np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal
+)
+logical_and, logical_or, logical_xor, logical_not = _declare(
+    np.logical_and, np.logical_or, np.logical_xor, np.logical_not
+)
+isfinite, isinf, isnan, signbit = _declare(np.isfinite, np.isinf, np.isnan, np.signbit)
+bitwise_and, bitwise_or, bitwise_xor, invert = _declare(np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert)
+left_shift, right_shift, floor_divide = _declare(np.left_shift, np.right_shift, np.floor_divide)
+isclose, allclose, array_equal = _declare(np.isclose, np.allclose, np.array_equal)

@@ -1,0 +1,260 @@
+"""Primitives: ops that are not elementwise. Forward on arrays, gradients written with other ops.
+
+    @primitive(linear=True)
+    def flip(x, *, axis):
+        \"\"\"Reverse the order along some axes.\"\"\"
+        return np.flip(x, axis)
+
+    @flip.vjp("x")
+    def _(g, axis):
+        return flip(g, axis=axis)
+
+Positional parameters are tensors (``*xs``: any number of them), keyword-only ones are settings. A rule for one tensor
+names what it needs, and naming is saving:
+
+========== =====================================================================
+``g``      gradient of the output (for several outputs a list, zeros filled in)
+``x``      the tensor argument of that name; for ``*xs`` the list of all
+``x_shape`` its shape only, which saves nothing; ``x_dtype`` its dtype
+``out``    the output; ``out_shape`` its shape
+``i``      for ``*xs``: the number of the tensor whose gradient is wanted
+others     a setting, or a value that the forward handed over with `Handed`
+========== =====================================================================
+
+Because rules are written with ops, they can be differentiated again. A rule may return a gradient that broadcasts
+against its tensor: it is summed back, and cast, in one place.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from numbagrad.engine.autograd import grad as gradients
+from numbagrad.engine.mode import enable_grad, mode
+from numbagrad.engine.node import Edge, Node
+from numbagrad.engine.tensor import Tensor, become_view, edge_of, wrap
+from numbagrad.ops.operands import as_tensor, unbroadcast
+from numbagrad.ops.registry import register
+from numbagrad.ops.saved import check_saved, saved_output, versions_of
+
+Rule = Callable[..., Any]
+
+
+class Handed:
+    """What a forward returns when its rules need more than the output: ``Handed(out, order=order)``."""
+
+    __slots__ = ("out", "values")
+
+    def __init__(self, out: Any, **values: Any) -> None:
+        self.out = out
+        self.values = values
+
+
+class Call:
+    """One recorded use: settings, what the forward handed over, and layouts of the tensors."""
+
+    __slots__ = ("layouts", "saved_names", "settings")
+
+    def __init__(self, settings: Mapping[str, Any], layouts: Sequence[Any], saved_names: Sequence[tuple[str, int]]) -> None:
+        self.settings = settings
+        self.layouts = layouts
+        self.saved_names = saved_names
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{k}={v!r}" for k, v in self.settings.items())
+
+
+class Primitive:
+    """An op with a forward on arrays and a gradient rule for each tensor argument."""
+
+    def __init__(self, forward: Callable[..., Any], linear: bool, view: bool, name: str | None = None) -> None:
+        self.name = name or forward.__name__
+        self.forward = forward
+        self.linear = linear
+        self.view = view
+        self.__name__ = self.__qualname__ = self.name
+        self.__doc__ = forward.__doc__
+        kinds = inspect.signature(forward).parameters.values()
+        self.variadic = any(p.kind is p.VAR_POSITIONAL for p in kinds)
+        self.params = [p.name for p in kinds if p.kind in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY, p.VAR_POSITIONAL)]
+        self.rules: dict[str, tuple[Rule, tuple[str, ...]]] = {}
+        self._jvp: Rule | None = None
+
+    # ------------------------------------------------------------------ declaring
+    def vjp(self, *args: Any) -> Any:
+        """``@op.vjp("x")`` declares the rule for the tensor ``x``; called by the sweep, runs the rules of a node."""
+        if isinstance(args[0], str):
+            return lambda rule: self._declare(args[0], rule)
+        return self._run_rules(*args)
+
+    def _declare(self, param: str, rule: Rule) -> Rule:
+        if param not in self.params:
+            raise ValueError(f"{self.name} has no tensor {param!r}, only {', '.join(self.params)}")
+        self.rules[param] = (rule, tuple(inspect.signature(rule).parameters))
+        return rule
+
+    def jvp(self, *args: Any) -> Any:
+        """``@op.jvp`` declares a rule ``(tangents, *tensors, out, **settings)``; called by a sweep, runs it."""
+        if callable(args[0]) and not isinstance(args[0], Node):
+            self._jvp = args[0]
+            return args[0]
+        return self._push(*args)
+
+    # ------------------------------------------------------------------ calling
+    def __call__(self, *values: Any, **settings: Any) -> Any:
+        names = self.params if not self.variadic else self.params * len(values)
+        tensors = [as_tensor(v, p) for v, p in zip(values, names, strict=False)]
+        result = self.forward(*(t._data for t in tensors), **settings)
+        handed: Mapping[str, Any] = {}
+        if type(result) is Handed:
+            result, handed = result.out, result.values
+        single = not isinstance(result, tuple)
+        outs = [wrap(np.asarray(o)) for o in ((result,) if single else result)]
+        if mode.enabled and any(t._requires_grad for t in tensors):
+            self._record(tensors, outs, {**settings, **handed}, single)
+        if self.view:
+            for nr, out in enumerate(outs):
+                if np.may_share_memory(out._data, tensors[0]._data):
+                    become_view(out, tensors[0], self._step(settings, None if single else nr))
+        return outs[0] if single else tuple(outs)
+
+    def _step(self, settings: Mapping[str, Any], nr: int | None) -> Callable[[Any], Any]:
+        """How to get this view again from its base."""
+        return lambda base: self(base, **settings) if nr is None else self(base, **settings)[nr]
+
+    def _record(self, tensors: Sequence[Tensor], outs: Sequence[Tensor], settings: Mapping[str, Any], single: bool) -> None:
+        edges = tuple(edge_of(t) if t._layout.dtype.kind in "fc" else None for t in tensors)
+        if not any(o._layout.dtype.kind in "fc" for o in outs) or not any(e is not None for e in edges):
+            return
+        sources = self._sources(edges, len(outs))
+        saved = tuple(tensors[nr] if kind == "in" else outs[nr]._data for kind, nr in sources)
+        layout = outs[0]._layout if single else tuple(o._layout for o in outs)
+        node = Node(self, edges, saved, layout, Call(settings, [t._layout for t in tensors], sources))
+        node.versions = versions_of(saved)
+        for nr, out in enumerate(outs):
+            if out._layout.dtype.kind in "fc":
+                out._node = node if single else Edge(node, nr)
+                out._requires_grad = True
+
+    def _sources(self, edges: Sequence[Any], outs: int) -> list[tuple[str, int]]:
+        """What the rules of the wanted gradients need: (\"in\", nr) and (\"out\", nr)."""
+        needed: set[tuple[str, int]] = set()
+        for nr, edge in enumerate(edges):
+            if edge is None:
+                continue
+            _, names = self._rule(nr)
+            for name in names:
+                if name in self.params:
+                    needed |= {("in", k) for k in (range(len(edges)) if self.variadic else [self.params.index(name)])}
+                elif name == "out":
+                    needed |= {("out", k) for k in range(outs)}
+        return sorted(needed)
+
+    def _rule(self, nr: int) -> tuple[Rule, tuple[str, ...]]:
+        param = self.params[0] if self.variadic else self.params[nr]
+        if param not in self.rules:
+            raise NotImplementedError(f"{self.name} has no gradient with respect to {param}")
+        return self.rules[param]
+
+    # ------------------------------------------------------------------ backward
+    def _run_rules(self, node: Node, grad: Any) -> Sequence[Tensor | None]:
+        call = node.statics
+        saved = dict(zip(call.saved_names, check_saved(node, call.saved_names), strict=True))
+        g = _filled(node, grad) if type(node.layout) is tuple else grad
+        results: list[Tensor | None] = []
+        for nr, edge in enumerate(node.edges):
+            if edge is None:
+                results.append(None)
+                continue
+            rule, names = self._rule(nr)
+            result = rule(*(self._argument(name, node, g, saved, nr) for name in names))
+            results.append(None if result is None else unbroadcast(result, call.layouts[nr]))
+        return results
+
+    def _argument(self, name: str, node: Node, g: Any, saved: Mapping[tuple[str, int], Any], nr: int) -> Any:
+        """The value that a rule means by the name of its parameter."""
+        call = node.statics
+        if name == "g":
+            return g
+        if name == "i":
+            return nr
+        if name in call.settings:
+            return call.settings[name]
+        if name in self.params:
+            return [saved["in", k] for k in range(len(call.layouts))] if self.variadic else saved["in", self.params.index(name)]
+        if name == "out":
+            outs = [saved_output(node, k, saved["out", k]) if mode.enabled else wrap(saved["out", k]) for kind, k in call.saved_names if kind == "out"]
+            return outs if type(node.layout) is tuple else outs[0]
+        base, _, what = name.rpartition("_")
+        if what == "shape" and base == "out":
+            return node.layout.shape
+        if what in ("shape", "dtype") and base in self.params:
+            return [getattr(l, what) for l in call.layouts] if self.variadic else getattr(call.layouts[self.params.index(base)], what)
+        raise TypeError(f"a gradient rule of {self.name} asks for {name!r}, which is neither a tensor nor a setting of it")
+
+    # ------------------------------------------------------------------ forward mode
+    def _push(self, node: Node, tangents: Sequence[Tensor | None]) -> Any:
+        """Tangent of the output; derived from the gradient rules where no rule was declared."""
+        settings = {k: v for k, v in node.statics.settings.items() if k in self._setting_names}
+        if self.linear and not self.variadic and len(tangents) == 1:
+            return self(tangents[0], **settings)
+        if self.linear and self.variadic:
+            zeros = [wrap(np.zeros(l.shape, l.dtype)) for l in node.statics.layouts]
+            return self(*(z if t is None else t for z, t in zip(zeros, tangents, strict=True)), **settings)
+        if self._jvp is not None:
+            return self._jvp(node, tangents)
+        return transposed_jvp(self, node, tangents)
+
+    @property
+    def _setting_names(self) -> set[str]:
+        return {p.name for p in inspect.signature(self.forward).parameters.values() if p.kind is p.KEYWORD_ONLY}
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}({', '.join(self.params)})>"
+
+
+def _filled(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor]:
+    return [wrap(np.zeros(l.shape, l.dtype)) if g is None else g for g, l in zip(grads, node.layout, strict=True)]
+
+
+def transposed_jvp(op: Any, node: Node, tangents: Sequence[Tensor | None]) -> Any:
+    """Forward mode from reverse mode: the gradient is linear in g, and its transpose is the push-forward."""
+    layouts = node.layout if type(node.layout) is tuple else (node.layout,)
+    recorded = mode.enabled
+    with enable_grad():
+        seeds = [wrap(np.zeros(l.shape, l.dtype)) for l in layouts]
+        for seed in seeds:
+            seed._requires_grad = seed.dtype.kind in "fc"
+        grads = op.vjp(node, seeds if type(node.layout) is tuple else seeds[0])
+        pairs = [(g, t) for g, t in zip(grads, tangents, strict=True) if g is not None and t is not None and g.requires_grad]
+        wanted = [s for s in seeds if s._requires_grad]
+        found = gradients([g for g, _ in pairs], wanted, [t for _, t in pairs], create_graph=recorded, materialize_grads=True)
+    moving = iter(found)
+    outs = tuple(next(moving) if s._requires_grad else s for s in seeds)
+    return outs if type(node.layout) is tuple else outs[0]
+
+
+def primitive(linear: bool = False, view: bool = False, name: str | None = None) -> Callable[[Callable[..., Any]], Primitive]:
+    """Declare a primitive from its forward on arrays.
+
+    Parameters
+    ----------
+    linear : bool
+        The output is linear in the tensors together, so forward mode is the op itself.
+    view : bool
+        The output may share the memory of the first tensor.
+    name : str, optional
+        Default: the function's.
+    """
+
+    def declare(forward: Callable[..., Any]) -> Primitive:
+        return register(Primitive(forward, linear, view, name))
+
+    return declare
+
+
+__all__ = ["Call", "Handed", "Primitive", "primitive", "transposed_jvp"]
