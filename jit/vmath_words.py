@@ -1,0 +1,45 @@
+"""The words in which bodies of vector mathematics are written; `vmath` says how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+Real: TypeAlias = Any
+"""A float of the dtype a body is emitted for."""
+
+Bits: TypeAlias = Any
+"""An int of the same width."""
+
+
+class Both(NamedTuple):
+    """A number, or the coefficients of a polynomial, for each dtype."""
+
+    float32: Any
+    float64: Any
+
+
+BODIES: dict[str, FunctionType] = {}
+"""The functions that may be emitted, by name."""
+
+Body = TypeVar("Body", bound=Callable[..., Real])
+
+
+def vector(body: Body) -> Body:
+    """Make a body known under the name of its function."""
+    assert isinstance(body, FunctionType)
+    BODIES[body.__name__] = body
+    return body
+
+
+INF = float("inf")
+NAN = float("nan")
+IS_FLOAT32 = Both(True, False)
+
+MANTISSA = Both(23, 52)
+"""Bits after the point."""
+
+SMALLEST_NORMAL = Both(2.0**-126, 2.0**-1022)
+ONE_BITS = Both(127 << 23, 1023 << 52)
+"""The bits of 1.0."""
