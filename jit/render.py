@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from numbagrad.jit import vmath
-from numbagrad.jit.expr import ScalarExpr, topological
+from numbagrad.jit.expr import ScalarExpr, s, topological
 
 Definition = Callable[..., ScalarExpr]
 
@@ -73,6 +73,20 @@ _MATH = {
     "lgamma": "math.lgamma",
 }
 
+
+
+def _logaddexp(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
+    larger, distance = s.where(x > y, x, y), s.absolute(x - y)
+    # Equal infinities have the distance nan.
+    return s.where(s.equal(x, y), x + math.log(2), larger + s.log1p(s.exp(-distance)))
+
+
+_COMPOSED: Mapping[str, Definition] = {
+    "mod": lambda x, y: x - s.floor(x / y) * y,
+    "logaddexp": _logaddexp,
+}
+"""Functions made of others where `vmath` has no body."""
+
 NAMESPACE: Mapping[str, object] = {"math": math, "np": np, **vmath.NAMESPACE}
 """What rendered lines refer to."""
 
@@ -131,8 +145,9 @@ class _Renderer:
             result = self.fresh()
             self.lines += vmath.emit(e.op, self.dtype, args, result)
             return result
-        if e.op in self.definitions:
-            expanded = self.definitions[e.op](*e.args)
+        definition = self.definitions.get(e.op) or _COMPOSED.get(e.op)
+        if definition is not None:
+            expanded = definition(*e.args)
             self.kept.append(expanded)
             return self.variable(expanded)
         if e.op in _MATH:

@@ -464,6 +464,7 @@ def elementwise(
     special: Sequence[tuple[float, ...]] = (),
     conditions: Sequence[str] = (),
     order: int = 2,
+    name: str | None = None,
 ) -> Callable[[Callable[..., Any]], Elementwise]:
     """Declare an elementwise op.
 
@@ -479,6 +480,8 @@ def elementwise(
         Names of boolean arguments.
     order : int
         How often the op can be differentiated.
+    name : str, optional
+        Name of the op and of its scalar function. Default: the function's.
 
     Returns
     -------
@@ -492,7 +495,7 @@ def elementwise(
         params = list(inspect.signature(rule).parameters)
         value, partials = rule(*map(symbol, params))
         op = Elementwise(
-            rule.__name__, params, [lift(value)], [tuple(partials)], frozenset(conditions), numpy, rule.__doc__,
+            name or rule.__name__, params, [lift(value)], [tuple(partials)], frozenset(conditions), numpy, rule.__doc__,
             Sampling(ranges, tuple(special), order),
         )
         _declare_scalar(op, rule)
