@@ -51,5 +51,6 @@ $(VENV)/bench-$(HERE): EXTRAS = test,examples
 
 # The stamp comes last, so an install that was broken off starts again.
 $(VENV)/demo-$(HERE) $(VENV)/test-$(HERE) $(VENV)/bench-$(HERE): pyproject.toml | $(PY)
-	$(PY) -m pip install --quiet -e '.[$(EXTRAS)]'
+	@echo 'installing numbagrad[$(EXTRAS)] into $(VENV), once'
+	@$(PY) -m pip install --quiet -e '.[$(EXTRAS)]'
 	@touch $@

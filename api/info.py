@@ -12,12 +12,13 @@ from pathlib import Path
 
 import llvmlite.binding
 
-from numbagrad.jit import backend, cache, threads
+from numbagrad.jit import backend, cache, team
 
 SIMD = (
     "sse2", "sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512bf16",
     "avx512fp16", "avx10.1", "neon", "fp-armv8", "fullfp16", "bf16", "sve", "sve2", "v", "zvfh",
 )  # fmt: skip
+SETTINGS = ("NUMBAGRAD_", "NUMBA_")
 EXTRAS = {
     "scipy": ("scipy",),
     "half": ("ml_dtypes",),
@@ -50,9 +51,10 @@ def collect() -> dict[str, str]:
         "system": platform.platform(),
         "CPU": f"{cpu_model()} (LLVM: {llvmlite.binding.get_host_cpu_name()})",
         "SIMD": ", ".join(simd_features()) or "none that LLVM knows of",
-        "threads": f"{threads.get_num_threads()} of {os.cpu_count()} logical CPUs",
-        "backend": backend.current().name,
+        "threads": f"{team.get_num_threads()} of {os.cpu_count()} processors",
+        "backend": backend.current(),
         "cache": cache_state(),
+        "settings": " ".join(f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith(SETTINGS)) or "none",
         **{f"extra {name}": extra_state(packages) for name, packages in EXTRAS.items()},
         "CUDA": cuda_state(),
     }
@@ -84,11 +86,12 @@ def simd_features() -> list[str]:
 
 def cache_state() -> str:
     """Where compiled kernels are kept, and how much that is."""
-    folder = cache.folder()
-    if folder is None:
-        return "off"
+    try:
+        folder = cache.folder()
+    except RuntimeError as error:  # no home folder
+        return f"none: {error}"
     files, size = cache.size()
-    return f"{folder} ({files} files, {size / 1e6:.1f} MB)"
+    return f"{folder} ({files} kernels, {size / 1e6:.1f} MB)"
 
 
 def extra_state(packages: Sequence[str]) -> str:
