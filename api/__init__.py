@@ -1,1 +1,56 @@
+"""numbagrad: PyTorch's autograd semantics, NumPy's API, kernels compiled by Numba.
 
+>>> import numbagrad as ng
+>>> x = ng.tensor([1.0, 2.0, 3.0], requires_grad=True)
+>>> y = (ng.tanh(x) * x).sum()
+>>> y.backward()
+>>> x.grad.shape
+(3,)
+"""
+
+from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
+from importlib.metadata import version as _version
+
+import numbagrad.ops as _ops
+from numbagrad import autograd as autograd
+from numbagrad import linalg as linalg
+from numbagrad.engine.autograd import Variable
+from numbagrad.engine.mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from numbagrad.engine.tensor import Tensor
+from numbagrad.jit.backend import current as current_backend
+from numbagrad.jit.backend import use_backend
+from numbagrad.jit.compile import stats
+from numbagrad.jit.team import get_num_threads, set_num_threads
+from numbagrad.ops import *  # noqa: F403 - every op under its name, listed in __all__
+
+try:
+    __version__ = _version("numbagrad")
+except _PackageNotFoundError:
+    __version__ = "0+unknown"
+
+_OWN = [
+    "Tensor",
+    "Variable",
+    "autograd",
+    "current_backend",
+    "enable_grad",
+    "get_num_threads",
+    "is_grad_enabled",
+    "linalg",
+    "no_grad",
+    "numpy",
+    "set_grad_enabled",
+    "set_num_threads",
+    "stats",
+    "use_backend",
+]
+__all__ = sorted({*_OWN, *_ops.__all__} - {"OPS"})
+
+
+def __getattr__(name: str) -> object:
+    # The NumPy face is built when it is first wanted.
+    if name == "numpy":
+        from importlib import import_module
+
+        return import_module("numbagrad.numpy")
+    raise AttributeError(f"module 'numbagrad' has no attribute {name!r}")

@@ -44,11 +44,20 @@ class Storage:
     A Tensor has one only once it has an alias or was written in place; until then its version is 0.
     """
 
-    __slots__ = ("array", "version")
+    __slots__ = ("array", "version", "views")
 
     def __init__(self, array: Any) -> None:
         self.array = array
         self.version = 0
+        self.views: list[weakref.ref[Tensor]] = []
+        """The views, which need grad when a write makes their base need it."""
+
+    def add_view(self, view: Tensor) -> None:
+        """Know a view; forget the dead ones when their number has doubled."""
+        views = self.views
+        if len(views) >= 16 and len(views) & (len(views) - 1) == 0:
+            views[:] = [v for v in views if v() is not None]
+        views.append(weakref.ref(view))
 
 
 class Hooks:

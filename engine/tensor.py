@@ -493,6 +493,47 @@ def become_view(out: Tensor, of: Tensor, step: Callable[[Any], Any]) -> None:
         out._view = View(of, (step,), storage.version)
     else:
         out._view = View(before.base, (*before.steps, step), storage.version)
+    storage.add_view(out)
+
+
+def snapshot(tensor: Tensor) -> Tensor:
+    """The tensor as it is now in the graph, sharing its memory: what an in-place op takes as its input."""
+    out = wrap(tensor._data)
+    out._node = _current_node(tensor)
+    out._requires_grad = tensor._requires_grad
+    out._storage = share(tensor)
+    return out
+
+
+def check_writable(tensor: Tensor) -> None:
+    """Refuse in-place writes that autograd cannot follow."""
+    if not tensor.requires_grad:
+        return
+    if tensor._view is not None and tensor._view.base.is_leaf:
+        raise RuntimeError(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation. "
+            "Write under numbagrad.no_grad(), or into a copy, as in x.clone()"
+        )
+    if tensor.is_leaf:
+        raise RuntimeError(
+            "a leaf Variable that requires grad is being used in an in-place operation. "
+            "Write under numbagrad.no_grad(), or into a copy, as in x.clone()"
+        )
+
+
+def adopt(tensor: Tensor, result: Tensor) -> None:
+    """After a write to a tensor that is no view: its history is now that of `result`."""
+    kept = tensor.retains_grad
+    tensor._node = result._node
+    tensor._requires_grad = result._requires_grad
+    if kept and result._requires_grad:
+        tensor.retain_grad()
+    storage = share(tensor)
+    for ref in storage.views:
+        view = ref()
+        # Their own history is renewed when it is asked for.
+        if view is not None:
+            view._requires_grad = result._requires_grad
 
 
 def edge_of(tensor: Tensor) -> Any:

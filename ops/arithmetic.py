@@ -369,3 +369,38 @@ float_power = power
 abs = absolute
 true_divide = divide
 mod = remainder
+
+__all__ = [
+    "abs",
+    "absolute",
+    "add",
+    "cbrt",
+    "ceil",
+    "clip",
+    "copysign",
+    "divide",
+    "float_power",
+    "floor",
+    "fmax",
+    "fmin",
+    "fmod",
+    "hypot",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "negative",
+    "positive",
+    "power",
+    "reciprocal",
+    "remainder",
+    "rint",
+    "round",
+    "sign",
+    "sqrt",
+    "square",
+    "subtract",
+    "true_divide",
+    "trunc",
+    "where",
+]

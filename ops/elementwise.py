@@ -28,7 +28,7 @@ from numbagrad.jit.expr import Partials, ScalarExpr, call, const, differentiate,
 from numbagrad.jit.kernel import kernel_for
 from numbagrad.jit.mapping import Program
 from numbagrad.ops import fastpath
-from numbagrad.ops.operands import NUMBERS, broadcast_shape, layout_at, operand, unbroadcast
+from numbagrad.ops.operands import NUMBERS, OPERANDS, broadcast_shape, layout_at, operand, unbroadcast
 from numbagrad.ops.registry import NUMPY, Sampling, register
 from numbagrad.ops.saved import check_saved, saved_output, versions_of
 
@@ -69,7 +69,8 @@ class Elementwise:
 
     # ------------------------------------------------------------------ calling
     def _make_fast(self) -> None:
-        """Make `fast`, the function that users call, and for two operands `reflected`, for Python's ``__rsub__``."""
+        """Make `fast`, the function that users call, and for two operands `operator` and `reflected`, its forms as
+        methods of Tensor, which give other types their turn."""
         self.tables: dict[str, list[Any]] = {}
         self.fast: Callable[..., Any] = self.call
         # One output and no condition: the operands may share a layout.
@@ -78,10 +79,14 @@ class Elementwise:
         patterns = ("T",) if len(self.params) == 1 else ("TT", "TN", "NT")
         self.tables = {p: _new_table() for p in patterns}
         plans = {p: _PlanTable(self, p) for p in patterns}
-        self.fast = fastpath.forward(self, [p for p in patterns if p != "NT"], plans)
-        if "NT" in patterns:
-            backwards = fastpath.forward(self, ["NT"], plans)
-            self.reflected: Callable[..., Any] = lambda y, x: backwards(x, y)
+        self.fast = fastpath.forward(self, patterns, plans, self.call)
+        if len(self.params) == 2:
+            self.operator = fastpath.forward(self, ("TT", "TN"), plans, self._operator)
+            backwards = fastpath.forward(self, ("NT",), plans, lambda x, y: self._operator(x, y))
+            self.reflected: Callable[..., Any] = lambda self, other: backwards(other, self)
+
+    def _operator(self, x: Any, y: Any) -> Any:
+        return self.call(x, y) if isinstance(x, OPERANDS) and isinstance(y, OPERANDS) else NotImplemented
 
     def __call__(self, *operands: Any, **kwargs: Any) -> Any:
         if kwargs:

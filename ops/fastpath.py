@@ -94,22 +94,25 @@ _GUARDS = {
 }
 
 
-def forward(op: Any, patterns: Sequence[str], plans: Mapping[str, Mapping[int, Any]]) -> Callable[..., Tensor]:
+def forward(
+    op: Any, patterns: Sequence[str], plans: Mapping[str, Mapping[int, Any]], general: Callable[..., Any]
+) -> Callable[..., Tensor]:
     """The fast forward of `op` for operands of some patterns: "T", "TT", "TN" or "NT".
 
     Parameters
     ----------
     op : Elementwise
-        Its `tables` hold the entry points by pattern and layout code (None where there is none yet, and last);
-        its `call` takes over when anything does not fit.
+        Its `tables` hold the entry points by pattern and layout code (None where there is none yet, and last).
     patterns : sequence of str
     plans : mapping
         For each pattern the backward plans, by the bits of "operand i requires grad".
+    general : callable
+        Takes over when anything does not fit.
     """
     params = ", ".join(["x", "y"][: len(patterns[0])])
     branches = [_branch(p, "elif" if i else "if") for i, p in enumerate(patterns)]
     source = _FORWARD.format(params=params, branches="\n".join(branches))
-    space = {"op": op, "general": op.call}
+    space = {"general": general}
     for p in patterns:
         space |= {f"kernels_{p}": op.tables[p], f"plans_{p}": plans[p]}
     return _build(source, f"forward {'/'.join(patterns)}", op.name, space)

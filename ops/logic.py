@@ -64,3 +64,30 @@ isfinite, isinf, isnan, signbit = _declare(np.isfinite, np.isinf, np.isnan, np.s
 bitwise_and, bitwise_or, bitwise_xor, invert = _declare(np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert)
 left_shift, right_shift, floor_divide = _declare(np.left_shift, np.right_shift, np.floor_divide)
 isclose, allclose, array_equal = _declare(np.isclose, np.allclose, np.array_equal)
+
+__all__ = [
+    "allclose",
+    "array_equal",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "equal",
+    "floor_divide",
+    "greater",
+    "greater_equal",
+    "invert",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "left_shift",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "not_equal",
+    "right_shift",
+    "signbit",
+]

@@ -14,6 +14,9 @@ from numbagrad.engine.tensor import Tensor, wrap
 NUMBERS = (float, int, bool, complex)
 """Python's number types, which are weak in promotion (NEP 50)."""
 
+OPERANDS = (Tensor, np.ndarray, np.generic, int, float, complex, list, tuple)
+"""What stands beside a tensor at an operator; any other type gets its own turn."""
+
 
 def as_tensor(value: Any, name: str = "argument") -> Tensor:
     """A Tensor from a Tensor, array, number or (nested) list of these. Arrays share their memory."""

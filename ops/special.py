@@ -65,3 +65,14 @@ def heaviside(x, at_zero):
     """0 for negative x, 1 for positive x, `at_zero` at 0."""
     y = s.where(x > 0, 1, s.where(x < 0, 0, s.where(s.equal(x, 0), at_zero, x)))
     return y, (None, s.where(s.equal(x, 0), 1, 0))
+
+__all__ = [
+    "elu",
+    "erf",
+    "erfc",
+    "gelu",
+    "heaviside",
+    "leaky_relu",
+    "relu",
+    "silu",
+]

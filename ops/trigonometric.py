@@ -118,3 +118,22 @@ def sinc(x):
     near = s.absolute(x) < 0.06
     far = s.where(near, 1, x)
     return y, (s.where(near, series, (s.cos(PI * far) - s.sin(PI * far) / (PI * far)) / far),)
+
+__all__ = [
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "rad2deg",
+    "sin",
+    "sinc",
+    "sinh",
+    "tan",
+    "tanh",
+]
