@@ -11,15 +11,17 @@ from numbagrad.engine.tensor import Tensor
 from numbagrad.ops import products, reductions
 from numbagrad.ops.registry import NUMPY
 
-_REDUCE: dict[np.ufunc, Callable[..., Any]] = {
-    np.add: reductions.sum,
-    np.multiply: reductions.prod,
-    np.maximum: reductions.max,
-    np.minimum: reductions.min,
-    np.logical_and: reductions.all,
-    np.logical_or: reductions.any,
+_REDUCE = {
+    np.add: "sum",
+    np.multiply: "prod",
+    np.maximum: "max",
+    np.minimum: "min",
+    np.logical_and: "all",
+    np.logical_or: "any",
 }
-_ACCUMULATE: dict[np.ufunc, Callable[..., Any]] = {np.add: reductions.cumsum, np.multiply: reductions.cumprod}
+"""The reduction that is a ufunc's ``reduce``."""
+
+_ACCUMULATE = {np.add: "cumsum", np.multiply: "cumprod"}
 
 
 def array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -71,10 +73,10 @@ def _given(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in kwargs.items() if k not in usual or v is not usual[k]}
 
 
-def _from_table(table: dict[np.ufunc, Callable[..., Any]], ufunc: np.ufunc, method: str) -> Callable[..., Any]:
+def _from_table(table: dict[np.ufunc, str], ufunc: np.ufunc, method: str) -> Callable[..., Any]:
     if ufunc not in table:
         raise TypeError(_unsupported(f"numpy.{ufunc.__name__}.{method}"))
-    return table[ufunc]
+    return getattr(reductions, table[ufunc])
 
 
 def _into(out: tuple[Any, ...], result: Any, ufunc: np.ufunc) -> Any:
