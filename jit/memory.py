@@ -200,6 +200,8 @@ class _Pool:
 
     def give(self, block: _Block) -> None:
         """Keep a block that is no longer in use."""
+        if block.nbytes > self.limit:
+            return
         self._returned.append(block)
         # Between the last look at the queue and the release another thread may have left a block there.
         while self._returned and self._lock.acquire(False):
