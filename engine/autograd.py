@@ -241,13 +241,17 @@ def _sequence(grads: Any, count: int) -> list[Any]:
     """One gradient (or None) for each of `count` tensors."""
     if grads is None:
         return [None] * count
-    if count == 1 and (isinstance(grads, (Tensor, np.ndarray)) or not isinstance(grads, (list, tuple))):
-        return [grads]
-    if count == 1 and not (len(grads) == 1 and (grads[0] is None or isinstance(grads[0], (Tensor, np.ndarray, list, tuple)))):
+    if count == 1 and not isinstance(grads, tuple) and not _is_list_of_one(grads):
         return [grads]
     if len(grads) != count:
         raise RuntimeError(f"got {count} tensors and {len(grads)} gradients")
     return list(grads)
+
+
+def _is_list_of_one(grads: Any) -> bool:
+    """Whether this is a list with one gradient in it, and not a gradient written as a list of numbers."""
+    one = isinstance(grads, list) and len(grads) == 1
+    return one and (grads[0] is None or isinstance(grads[0], (Tensor, np.ndarray, list, tuple)))
 
 
 def _seeds(roots: Sequence[Tensor], grads: Any, create_graph: bool) -> list[Tensor]:

@@ -407,7 +407,8 @@ class Tensor:
         """
         from numbagrad.engine.autograd import backward
 
-        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        seed = None if gradient is None else (gradient,)
+        backward(self, seed, retain_graph, create_graph, inputs=inputs)
 
     # ------------------------------------------------------------------ copying
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
