@@ -320,7 +320,7 @@ def test_types_that_differ_are_not_equal():
 
 
 class OtherThread:
-    """A thread that leaves a mark as soon as it gets the interpreter lock, which nobody is made to give up."""
+    """A thread that leaves a mark once it gets the interpreter lock, which nobody is made to give up."""
 
     def __enter__(self):
         self.interval = sys.getswitchinterval()

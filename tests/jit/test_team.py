@@ -1,4 +1,4 @@
-"""The team does every chunk once, gives the same bits on any number of threads, and survives forks and failures."""
+"""The team does every chunk once, gives the same bits on any number of threads, and survives failures."""
 
 import contextlib
 import gc
