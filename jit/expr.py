@@ -227,10 +227,19 @@ def differentiate(root: ScalarExpr, wrt: ScalarExpr, partials: Mapping[str, Part
         if e is wrt:
             derivative[id(e)] = const(1)
         elif e.args and e.op in partials:
-            derivative[id(e)] = _chain(partials[e.op](*e.args), [derivative[id(a)] for a in e.args])
+            inner = [derivative[id(a)] for a in e.args]
+            derivative[id(e)] = _product_rule(e, inner) if e.op == "gmul" else _chain(partials[e.op](*e.args), inner)
         else:
             derivative[id(e)] = None
     return derivative[id(root)]
+
+
+def _product_rule(e: ScalarExpr, inner: Sequence[ScalarExpr | None]) -> ScalarExpr | None:
+    """Derivative of ``gmul(g, d)``. A zero g absorbs the derivative of d as it does d."""
+    (g, d), (by_g, by_d) = e.args, inner
+    terms = [call("gmul", by_g, d)] if by_g is not None else []
+    terms += [call("gmul", g, by_d)] if by_d is not None else []
+    return None if not terms else terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
 
 def _chain(partials: Sequence[ScalarExpr | None], inner: Sequence[ScalarExpr | None]) -> ScalarExpr | None:

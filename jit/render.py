@@ -63,6 +63,7 @@ _MATH = {
     "erf": "math.erf",
     "erfc": "math.erfc",
     "hypot": "math.hypot",
+    "fmod": "np.fmod",
     "copysign": "math.copysign",
     "floor": "np.floor",
     "ceil": "np.ceil",
@@ -81,8 +82,14 @@ def _logaddexp(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     return s.where(s.equal(x, y), x + math.log(2), larger + s.log1p(s.exp(-distance)))
 
 
+def _mod(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
+    r = s.fmod(x, y)
+    wrong_side = s.not_equal(r < 0, y < 0)
+    return s.where(s.equal(r, 0), s.copysign(0, y), s.where(wrong_side, r + y, r))
+
+
 _COMPOSED: Mapping[str, Definition] = {
-    "mod": lambda x, y: x - s.floor(x / y) * y,
+    "mod": _mod,
     "logaddexp": _logaddexp,
 }
 """Functions made of others where `vmath` has no body."""

@@ -56,7 +56,7 @@ def remainder(x, y):
 @elementwise(numpy=np.fmod, sample=((-7.9, 7.9), (2.1, 2.9)))
 def fmod(x, y):
     """Remainder with the sign of the dividend, as in C."""
-    return x - y * s.trunc(x / y), (1, -s.trunc(x / y))
+    return s.fmod(x, y), (1, -s.trunc(x / y))
 
 
 # ----- powers and roots -----

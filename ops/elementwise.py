@@ -129,7 +129,8 @@ class Elementwise:
 
     def _find_loop(self, key: Sequence[Any]) -> np.dtype:
         if isinstance(self.numpy, np.ufunc) and self.numpy.nin == len(key):
-            return self.numpy.resolve_dtypes((*key, *([None] * self.numpy.nout)))[0]
+            given = tuple(np.dtype(bool) if k is bool else k for k in key)
+            return self.numpy.resolve_dtypes((*given, *([None] * self.numpy.nout)))[0]
         samples = [k(1) if isinstance(k, type) and k in NUMBERS else k for k in key]
         dtype = np.result_type(*samples)
         return np.dtype(np.float64) if dtype.kind in "biu" else dtype
@@ -518,9 +519,5 @@ def _declare_scalar(op: Elementwise, rule: Callable[..., Any]) -> None:
         kernel_for.definitions[op.name] = lambda *args: lift(rule(*args)[0])
 
 
-def _gmul_partials(g: ScalarExpr, d: ScalarExpr) -> Sequence[ScalarExpr | None]:
-    return d, g
-
-
-RULES["gmul"] = _gmul_partials
+RULES["gmul"] = lambda g, d: (d, g)
 __all__ = ["RULES", "Elementwise", "Plan", "compose", "const", "elementwise", "layout_of", "s"]

@@ -70,8 +70,9 @@ def logaddexp(x, y):
 @elementwise(numpy=np.logaddexp2)
 def logaddexp2(x, y):
     """log2(2**x + 2**y) without overflow."""
-    z = s.logaddexp(LN2 * x, LN2 * y) / LN2
-    return z, (_weight(LN2 * x, LN2 * z), _weight(LN2 * y, LN2 * z))
+    larger, distance = s.where(x > y, x, y), s.absolute(x - y)
+    z = s.where(s.equal(x, y), x + 1, larger + s.log1p(s.exp2(-distance)) * (1 / LN2))
+    return z, tuple(s.where(s.equal(v, z), 1, s.exp2(v - z)) for v in (x, y))
 
 
 @elementwise(sample=(-4, 4))
