@@ -24,7 +24,7 @@ from numbagrad.engine.mode import mode
 from numbagrad.engine.node import Edge, Node
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
 from numbagrad.jit import backend, mapping
-from numbagrad.jit.expr import Partials, ScalarExpr, call, const, differentiate, is_const, lift, s, substitute, symbol, topological
+from numbagrad.jit.expr import Partials, ScalarExpr, call, const, differentiate, is_const, lift, s, substitute, symbol, text, topological
 from numbagrad.jit.kernel import kernel_for
 from numbagrad.jit.mapping import Program
 from numbagrad.ops import fastpath
@@ -63,9 +63,13 @@ class Elementwise:
         self._partials = partials
         self._plans: dict[tuple[tuple[bool, ...], tuple[bool, ...]], Plan] = {}
         self._loops: dict[Any, tuple[np.dtype, np.dtype]] = {}
+        self.summary = (doc or f"Derivative of an op: {name}.").strip()
         self.__name__ = self.__qualname__ = name
-        self.__doc__ = doc
         self._make_fast()
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return _docstring(self)
 
     # ------------------------------------------------------------------ calling
     def _make_fast(self) -> None:
@@ -464,6 +468,22 @@ def _cast(array: np.ndarray, dtype: np.dtype, condition: bool) -> np.ndarray:
     return array if array.dtype == wanted else array.astype(wanted)
 
 
+def _docstring(op: Elementwise) -> str:
+    """numpydoc for users, from the declaration."""
+    partials = [(p, op.partial(0, i)) for i, p in enumerate(op.params)] if op.exprs else []
+    lines = [f"    d/d{p} = {'0' if e is None else text(e)}" for p, e in partials]
+    call = f"ng.{op.name}({', '.join('ng.tensor([0.5, 0.75])' for _ in op.params)})"
+    return (
+        f"{op.summary}\n\n"
+        f"Parameters\n----------\n{', '.join(op.params)} : array_like\n"
+        "    Tensors, arrays or numbers; they are broadcast against each other.\n\n"
+        "Returns\n-------\nTensor\n    One value per element, of the dtype that NumPy gives for these operands.\n\n"
+        "Raises\n------\nValueError\n    If the shapes do not broadcast.\n\n"
+        "Notes\n-----\nPartial derivatives::\n\n" + "\n".join(lines) + "\n\n"
+        f"Examples\n--------\n>>> import numbagrad as ng\n>>> {call}.shape\n(2,)\n"
+    )
+
+
 def elementwise(
     numpy: Any = None,
     sample: tuple[float, float] | Sequence[tuple[float, float]] = (-2.0, 2.0),
@@ -507,6 +527,8 @@ def elementwise(
         _declare_scalar(op, rule)
         if numpy is not None:
             NUMPY[numpy] = op
+        if op.fast != op.call:
+            op.fast.__doc__ = _docstring(op)
         return register(op)
 
     return declare
