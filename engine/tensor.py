@@ -525,6 +525,8 @@ def check_writable(tensor: Tensor) -> None:
 def adopt(tensor: Tensor, result: Tensor) -> None:
     """After a write to a tensor that is no view: its history is now that of `result`."""
     kept = tensor.retains_grad
+    if kept:
+        tensor.grad_fn.hooks.retain.pop(tensor.output_nr)  # type: ignore[union-attr]
     tensor._node = result._node
     tensor._requires_grad = result._requires_grad
     if kept and result._requires_grad:

@@ -88,12 +88,25 @@ def _fits(x: Tensor, value: Tensor, what: str) -> None:
         )
 
 
-def _store(x: Tensor, result: Tensor, what: str, record: bool) -> Tensor:
+def _compute_and_store(x: Tensor, compute: Callable[[Tensor], Tensor], what: str, record: bool) -> Tensor:
+    """Overwrite `x` with what `compute` makes of it."""
+    before = snapshot(x) if record else wrap(x._data)
+    result = compute(before)
     _fits(x, result, what)
+    if record:
+        _keep_if_saved(before, result)
     x._data[...] = result._data
     if not record:
         return _written(x)
     return _take_over(x, result if result.dtype == x.dtype else conversion.astype(result, x.dtype))
+
+
+def _keep_if_saved(before: Tensor, result: Tensor) -> None:
+    """Give the old value memory of its own where backward needs it, as torch does for its in-place ops."""
+    node = result.grad_fn
+    if node is not None and any(value is before for value in node.saved):
+        before._data = before._data.copy()
+        before._storage = None
 
 
 # ----- augmented assignment -----
@@ -107,7 +120,7 @@ def inplace(op: Any, symbol: str) -> Callable[..., Tensor]:
         record = _records(self, *operands)
         if not record and _run_into(op, self, operands):
             return _written(self)
-        return _store(self, op(snapshot(self) if record else self.detach(), *operands), symbol, record)
+        return _compute_and_store(self, lambda x: op(x, *operands), symbol, record)
 
     write.__name__ = write.__qualname__ = symbol
     write.__doc__ = f"In-place version of :func:`numbagrad.{op.name}`."
@@ -134,8 +147,7 @@ def _may_be_read(array: np.ndarray, x: Tensor) -> bool:
 
 def inplace_power(self: Tensor, exponent: Any) -> Tensor:
     """In-place version of ``**``."""
-    record = _records(self, exponent)
-    return _store(self, (snapshot(self) if record else self.detach()) ** exponent, "**=", record)
+    return _compute_and_store(self, lambda x: x**exponent, "**=", _records(self, exponent))
 
 
 # ----- assignment -----
@@ -167,9 +179,11 @@ def copy_(self: Tensor, source: Any) -> Tensor:
     if not np.can_cast(value.dtype, self.dtype, "unsafe"):
         raise TypeError(f"copy_: {source.dtype} cannot be cast to {self.dtype}")
     value = conversion.astype(value, self.dtype)
+    if value.requires_grad and value.is_leaf:
+        value = conversion.clone(value)
     if record and not value.requires_grad:
         return _overwrite(self, value)
-    return _store(self, value, "copy_", record)
+    return _compute_and_store(self, lambda _: value, "copy_", record)
 
 
 def _overwrite(x: Tensor, value: Tensor) -> Tensor:
@@ -196,8 +210,7 @@ def zero_(self: Tensor) -> Tensor:
 
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Keep every element between bounds, in place."""
-    record = _records(self, min, max)
-    return _store(self, arithmetic.clip(snapshot(self) if record else self.detach(), min, max), "clamp_", record)
+    return _compute_and_store(self, lambda x: arithmetic.clip(x, min, max), "clamp_", _records(self, min, max))
 
 
 _BINARY = {

@@ -35,7 +35,8 @@ class _Trace:
         self.several = not isinstance(argnum, (int, np.integer))
         chosen = [args[n] for n in self.numbers]
         self.given, self.rebuild = flatten(chosen)
-        self.outer = any(isinstance(leaf, Tensor) for leaf in self.given)
+        self.tensors = any(isinstance(leaf, Tensor) for leaf in self.given)
+        self.linked = any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in self.given)
         with enable_grad():
             self.variables = [_variable(leaf, function) for leaf in self.given]
             traced = list(args)
@@ -50,7 +51,16 @@ class _Trace:
 
     def is_nested(self, outputs: Sequence[Any]) -> bool:
         """Whether results belong to an outer graph: the outputs depend on more than the variables."""
-        return self.outer or _depends_on_others(outputs, self.variables)
+        return self.linked or _depends_on_others(outputs, self.variables)
+
+    def given_back(self, value: Any, nested: bool) -> Any:
+        """What the caller gets: an ndarray or a number at the top level, else a Tensor."""
+        if not isinstance(value, Tensor) or nested:
+            return value
+        if self.tensors:
+            return value.detach()
+        array = value._data
+        return array[()] if array.ndim == 0 else array.copy() if array.base is not None else array
 
     def gradients(self, outputs: Sequence[Tensor], seeds: Sequence[Any] | None, record: bool, keep: bool = False) -> list[Tensor]:
         """Gradients at the variables; zeros where the outputs do not depend on them."""
@@ -117,14 +127,6 @@ def _depends_on_others(outputs: Sequence[Any], variables: Sequence[Tensor]) -> b
             if edge is not None and type(edge) not in (Node, Edge) and id(edge) not in own:
                 return True
     return False
-
-
-def _plain(value: Any, nested: bool) -> Any:
-    """What the caller gets: an ndarray or a number at the top level."""
-    if nested or not isinstance(value, Tensor):
-        return value
-    array = value._data
-    return array[()] if array.ndim == 0 else np.array(array) if array.base is not None else array
 
 
 def _scalar(result: Any, function: Callable[..., Any], what: str) -> Tensor:
@@ -203,8 +205,7 @@ def value_and_grad(function: Callable[..., Any], argnum: Argnum = 0) -> Callable
         nested = trace.is_nested([out])
         seed = None if out.dtype.kind != "c" else [wrap(np.ones(out.shape, out.dtype))]
         grads = _conjugated(trace.gradients([out], seed, nested))
-        value = out if nested else out.detach()
-        return _plain(value, nested), trace.like_arguments([_plain(g, nested) for g in grads])
+        return trace.given_back(out, nested), trace.like_arguments([trace.given_back(g, nested) for g in grads])
 
     return value_and_gradient
 
@@ -225,7 +226,7 @@ def elementwise_grad(function: Callable[..., Any], argnum: Argnum = 0) -> Callab
         out = as_tensor(trace.result)
         nested = trace.is_nested([out])
         grads = _conjugated(trace.gradients([out], [wrap(np.ones(out.shape, out.dtype))], nested))
-        return trace.like_arguments([_plain(g, nested) for g in grads])
+        return trace.like_arguments([trace.given_back(g, nested) for g in grads])
 
     return gradient
 
@@ -263,9 +264,9 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], 
         seeds = _matching(cotangent, outputs, "cotangent")
         record = nested or any(s.requires_grad for s in seeds)
         grads = _conjugated(trace.gradients(outputs, [conversion.conj(s) for s in seeds], record, keep=True))
-        return trace.like_arguments([_plain(g, record) for g in grads])
+        return trace.like_arguments([trace.given_back(g, record) for g in grads])
 
-    return rebuild([_plain(o if nested else o.detach(), nested) for o in outputs]), pullback
+    return rebuild([trace.given_back(o, nested) for o in outputs]), pullback
 
 
 def _matching(tree: Any, like: Sequence[Tensor], what: str) -> list[Tensor]:
@@ -315,8 +316,8 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     nested = trace.is_nested(outputs) or any(m.requires_grad for m in moves)
     with enable_grad() if nested else _unchanged():
         pushed = push_forward(outputs, trace.variables, moves, nested)
-    values = rebuild([_plain(o if nested else o.detach(), nested) for o in outputs])
-    return values, rebuild([_plain(t, nested) for t in pushed])
+    values = rebuild([trace.given_back(o, nested) for o in outputs])
+    return values, rebuild([trace.given_back(t, nested) for t in pushed])
 
 
 def push_forward(
@@ -376,7 +377,7 @@ def jacobian(function: Callable[..., Any], argnum: Argnum = 0) -> Callable[..., 
         outputs = [as_tensor(leaf) for leaf in leaves]
         nested = trace.is_nested(outputs)
         parts = [_jacobian_of(trace, out, nested) for out in outputs]
-        return rebuild([trace.like_arguments([_plain(j, nested) for j in part]) for part in parts])
+        return rebuild([trace.like_arguments([trace.given_back(j, nested) for j in part]) for part in parts])
 
     return full_jacobian
 
