@@ -117,7 +117,7 @@ def save(key: str, body: bytes) -> None:
 
 def say(word: str, text: str) -> None:
     """Print `text` to stderr if NUMBAGRAD_DEBUG holds `word`."""
-    if word in os.environ.get("NUMBAGRAD_DEBUG", "").split(","):
+    if word in os.environ.get("NUMBAGRAD_DEBUG", "").replace(" ", "").split(","):
         print(f"numbagrad {word}: {text}", file=sys.stderr)
 
 

@@ -12,7 +12,6 @@ import linecache
 import os
 import pickle
 import sys
-import threading
 import time
 import types as python_types
 from collections.abc import Callable, Mapping
@@ -33,6 +32,8 @@ from numbagrad.jit import abi, cache
 _VERSIONS = (sys.implementation.cache_tag, numba.__version__, llvmlite.__version__, np.__version__)
 # What these offer is settled by their versions, which are in every hash.
 _RELEASED = {"builtins", "cmath", "llvmlite", "math", "numba", "numpy", "operator"}
+# What a user may set for Numba that changes code; the processor is in the name of the file on disk.
+_NUMBA_SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT")
 # How the identity begins of what only this process knows.
 _PASSING = "passing"
 
@@ -91,7 +92,6 @@ listeners: list[Callable[[Compiled], None]] = []
 
 _stats = Stats()
 _kernels: dict[str, Compiled] = {}
-_lock = threading.RLock()
 
 
 def stats() -> Stats:
@@ -158,7 +158,7 @@ def compile_source(
     request = _request(source, name, signature, namespace, fastmath, target_cpu, noalias)
     kernel = _kernels.get(request.hash)
     if kernel is None:
-        with _lock, global_compiler_lock:
+        with global_compiler_lock:
             kernel = _kernels.get(request.hash) or _kernels.setdefault(request.hash, _make(request))
     return kernel
 
@@ -207,7 +207,8 @@ def _request(
 ) -> _Request:
     used = {key: _identity(value) for key, value in sorted(namespace.items())}
     ours = _file_hash(abi.__name__), _file_hash(__name__)
-    options = str(signature), sorted(fastmath), target_cpu, noalias
+    numbas = [str(getattr(numba.config, name, None)) for name in _NUMBA_SETTINGS]
+    options = str(signature), sorted(fastmath), target_cpu, noalias, numbas
     content = hashlib.sha256(repr((_VERSIONS, ours, source, name, used, options)).encode()).hexdigest()
     lasting = not any(text.startswith(_PASSING) for text in used.values())
     return _Request(source, name, signature, dict(namespace), fastmath, target_cpu, noalias, content, lasting)
@@ -237,7 +238,7 @@ def _make(request: _Request) -> Compiled:
 
 
 def _compile(request: _Request) -> Any:
-    with _lock, global_compiler_lock:
+    with global_compiler_lock:
         typing_context, target_context = _target(request.target_cpu)
         args, returns = sigutils.normalize_signature(request.signature)
         return compiler.compile_extra(
@@ -390,7 +391,7 @@ _fork_stack = ExitStack()
 
 def _before_fork() -> None:
     """Wait until no other thread compiles: the child would inherit a lock that nobody gives back."""
-    for lock in (_lock, global_compiler_lock, ffi.lib._lock):
+    for lock in (global_compiler_lock, ffi.lib._lock):
         _fork_stack.enter_context(lock)
 
 

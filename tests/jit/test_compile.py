@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 
+import numba
 import numpy as np
 import pytest
 from numba import errors, float64, int64, void
@@ -107,6 +108,12 @@ def test_threads_that_want_the_same_kernel_compile_it_once(empty_cache):
     assert len(kernels) == 4
     assert len(set(map(id, kernels))) == 1
     assert stats().kernels_compiled - before == 1
+
+
+def test_numbas_settings_that_change_code_make_another_kernel(monkeypatch):
+    before = scale(4.75)
+    monkeypatch.setattr(numba.config, "LOOP_VECTORIZE", not numba.config.LOOP_VECTORIZE)
+    assert scale(4.75) is not before
 
 
 def test_a_kernel_lives_as_long_as_its_entry(empty_cache, monkeypatch):
@@ -210,7 +217,7 @@ def test_many_arrays_vectorise_if_none_overlaps():
 
 
 def test_debug_says_what_was_compiled(empty_cache, monkeypatch, capsys):
-    monkeypatch.setenv("NUMBAGRAD_DEBUG", "tape,kernels")
+    monkeypatch.setenv("NUMBAGRAD_DEBUG", "tape, kernels")
     kernel = scale(8.5)
     forget(monkeypatch)
     scale(8.5)
