@@ -11,6 +11,9 @@
 from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
 
+from numpy import bool_, complex64, complex128, e, float16, float32, float64, inf, int8, int16, int32, int64
+from numpy import nan, newaxis, pi, uint8, uint16, uint32, uint64
+
 import numbagrad.ops as _ops
 from numbagrad import autograd as autograd
 from numbagrad import linalg as linalg
@@ -28,6 +31,11 @@ try:
 except _PackageNotFoundError:
     __version__ = "0+unknown"
 
+_NUMPYS = [
+    *("bool_", "complex64", "complex128", "float16", "float32", "float64"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("e", "inf", "nan", "newaxis", "pi"),
+]
 _OWN = [
     "Tensor",
     "Variable",
@@ -44,7 +52,7 @@ _OWN = [
     "stats",
     "use_backend",
 ]
-__all__ = sorted({*_OWN, *_ops.__all__} - {"OPS"})
+__all__ = sorted({*_NUMPYS, *_OWN, *_ops.__all__} - {"OPS"})
 
 
 def __getattr__(name: str) -> object:
