@@ -55,6 +55,14 @@ def log1p(x):
     return s.log1p(x), (1 / (1 + x),)
 
 
+@elementwise(sample=(0.2, 3))
+def log1mexp(x):
+    """log(1 - exp(-x)) for x > 0, accurate for small and for large x."""
+    # Maechler, "Accurately computing log(1 - exp(-|a|))", 2012: the better form changes at log 2.
+    y = s.where(x < LN2, s.log(-s.expm1(-x)), s.log1p(-s.exp(-x)))
+    return y, (1 / s.expm1(x),)
+
+
 def _weight(x, total):
     """exp(x - total): the share of x in a log-sum; all of it where x is the total, be it infinite."""
     return s.where(s.equal(x, total), 1, s.exp(x - total))
@@ -99,6 +107,7 @@ __all__ = [
     "expm1",
     "log",
     "log10",
+    "log1mexp",
     "log1p",
     "log2",
     "log_sigmoid",
