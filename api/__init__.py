@@ -11,8 +11,27 @@
 from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
 
-from numpy import bool_, complex64, complex128, e, float16, float32, float64, inf, int8, int16, int32, int64
-from numpy import nan, newaxis, pi, uint8, uint16, uint32, uint64
+from numpy import (
+    bool_,
+    complex64,
+    complex128,
+    e,
+    float16,
+    float32,
+    float64,
+    inf,
+    int8,
+    int16,
+    int32,
+    int64,
+    nan,
+    newaxis,
+    pi,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 
 import numbagrad.ops as _ops
 from numbagrad import autograd as autograd
@@ -24,7 +43,7 @@ from numbagrad.jit.backend import current as current_backend
 from numbagrad.jit.backend import use_backend
 from numbagrad.jit.compile import stats
 from numbagrad.jit.team import get_num_threads, set_num_threads
-from numbagrad.ops import *  # noqa: F403 - every op under its name, listed in __all__
+from numbagrad.ops import *
 
 try:
     __version__ = _version("numbagrad")
@@ -52,7 +71,7 @@ _OWN = [
     "stats",
     "use_backend",
 ]
-__all__ = sorted({*_NUMPYS, *_OWN, *_ops.__all__} - {"OPS"})
+__all__ = sorted({*_NUMPYS, *_OWN, *_ops.__all__} - {"OPS"})  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:

@@ -129,7 +129,9 @@ def gpu_models() -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print what `collect` finds."""
-    argparse.ArgumentParser(prog="python -m numbagrad info", description="Show what this installation is and what it runs on.").parse_args(argv)
+    argparse.ArgumentParser(
+        prog="python -m numbagrad info", description="Show what this installation is and what it runs on."
+    ).parse_args(argv)
     lines = collect()
     width = max(map(len, lines))
     for name, text in lines.items():

@@ -41,9 +41,13 @@ def _primitive(op: Primitive) -> str:
     lines = [f"{op.name}({', '.join(op.params)})", ""]
     for param, (rule, names) in op.rules.items():
         saved = [n for n in names if n in op.params or n == "out"]
-        lines.append(f"gradient of {param}: {rule.__code__.co_filename.rpartition('/')[2]}, "
-                     f"line {rule.__code__.co_firstlineno}, saves {', '.join(saved) or 'nothing'}")
-    lines.append(f"forward mode: {'the op itself' if op.linear else 'a rule' if op._jvp else 'by transposing the gradient'}")
+        lines.append(
+            f"gradient of {param}: {rule.__code__.co_filename.rpartition('/')[2]}, "
+            f"line {rule.__code__.co_firstlineno}, saves {', '.join(saved) or 'nothing'}"
+        )
+    lines.append(
+        f"forward mode: {'the op itself' if op.linear else 'a rule' if op._jvp else 'by transposing the gradient'}"
+    )
     return "\n".join(lines)
 
 

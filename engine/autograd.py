@@ -200,9 +200,7 @@ def _unshared(grads: list[Tensor | None], seen: set[int]) -> list[Tensor | None]
 def _commit_to(sweep: Sweep, targets: Sequence[Tensor], grads: Sequence[Tensor | None]) -> None:
     """Accumulate into `targets` only."""
     sweep.hooked = True
-    sweep.leaves = {
-        id(t): [t, g, False] for t, g in zip(targets, grads, strict=True) if g is not None
-    }
+    sweep.leaves = {id(t): [t, g, False] for t, g in zip(targets, grads, strict=True) if g is not None}
     with _GradMode(sweep.create_graph):
         sweep.commit()
 
@@ -212,17 +210,18 @@ def _batched(
 ) -> list[Tensor | None]:
     """One sweep for each entry of the first axis of `grad_outputs`, stacked."""
     batches = [_as_tensor(g) for g in _sequence(grad_outputs, len(roots))]
-    lengths = {b.shape[0] if b.shape else None for b in batches}
-    if len(lengths) != 1 or None in lengths:
+    if any(not b.shape or b.shape[0] != batches[0].shape[0] for b in batches):
         raise RuntimeError(
             f"is_grads_batched wants grad_outputs with one common first axis, got shapes {[b.shape for b in batches]}"
         )
-    (count,) = lengths
+    count = batches[0].shape[0]
     rows = []
     for i in range(count):
         seeds = _seeds(roots, [b[i] for b in batches], create_graph)  # type: ignore[index]
         rows.append(_gradients_at(Sweep(keep or i + 1 < count, create_graph), roots, seeds, targets))
-    return [None if any(g is None for g in column) else arithmetic.stack(list(column)) for column in zip(*rows, strict=True)]
+    return [
+        None if any(g is None for g in column) else arithmetic.stack(list(column)) for column in zip(*rows, strict=True)
+    ]
 
 
 # ---------------------------------------------------------------------- checking
@@ -277,7 +276,8 @@ def _seed(i: int, root: Tensor, given: Any) -> Tensor:
     seed = given if isinstance(given, Tensor) else _as_tensor(given)
     if seed.shape != root.shape:
         raise RuntimeError(
-            f"Mismatch in shape: grad_output[{i}] has a shape of {seed.shape} and output[{i}] has a shape of {root.shape}."
+            f"Mismatch in shape: grad_output[{i}] has a shape of {seed.shape} and output[{i}] has a shape of "
+            f"{root.shape}."
         )
     if seed.dtype != root.dtype:
         if not np.can_cast(seed.dtype, root.dtype, "same_kind"):

@@ -81,7 +81,7 @@ def _wrap_generator(function: Callable[..., Any], enabled: bool) -> Any:
                     generator.close()
                 raise
             except BaseException as error:
-                step, value = generator.throw, error  # type: ignore[assignment]
+                step, value = generator.throw, error
 
     return wrapped
 

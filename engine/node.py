@@ -16,8 +16,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from numbagrad.engine.layout import Layout
-
 if TYPE_CHECKING:
     from numbagrad.engine.tensor import Tensor
 

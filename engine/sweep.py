@@ -163,10 +163,7 @@ class Sweep:
         needed: set[int] = set()
         # Oldest first, so that the inputs of a node are decided before the node.
         for node in sorted(reachable(roots), key=lambda node: node.seq, reverse=True):
-            leads = any(
-                edge is not None and (_node_of(edge).seq in needed if _node_of(edge) else id(edge) in leaf_ids)
-                for edge in node.edges
-            )
+            leads = any(_leads(edge, needed, leaf_ids) for edge in node.edges)
             if leads or node.seq in asked:
                 needed.add(node.seq)
             if node.seq in asked and not leads:
@@ -215,6 +212,11 @@ def _copy(grad: Tensor) -> Tensor:
     from numbagrad.engine.tensor import wrap
 
     return wrap(grad._data.copy(order="C"))
+
+
+def _leads(edge: Any, needed: set[int], leaf_ids: set[int]) -> bool:
+    node = _node_of(edge)
+    return node.seq in needed if node is not None else id(edge) in leaf_ids
 
 
 def _node_of(edge: Any) -> Node | None:
@@ -270,9 +272,13 @@ def _replaced(result: Any, grad: Tensor, where: str) -> Tensor:
     if type(result) is not type(grad):
         raise TypeError(f"a hook of {where} must return a Tensor or None, got {type(result).__name__}")
     if result.shape != grad.shape:
-        raise RuntimeError(f"a hook of {where} has changed the shape of the gradient from {grad.shape} to {result.shape}")
+        raise RuntimeError(
+            f"a hook of {where} has changed the shape of the gradient from {grad.shape} to {result.shape}"
+        )
     if result.dtype != grad.dtype:
-        raise RuntimeError(f"a hook of {where} has changed the dtype of the gradient from {grad.dtype} to {result.dtype}")
+        raise RuntimeError(
+            f"a hook of {where} has changed the dtype of the gradient from {grad.dtype} to {result.dtype}"
+        )
     return result
 
 

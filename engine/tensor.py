@@ -152,9 +152,7 @@ class Tensor:
             If the tensor requires grad: the array would leave the graph silently.
         """
         if self._requires_grad:
-            raise RuntimeError(
-                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-            )
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         return self._data.view()
 
     def item(self) -> Any:
@@ -248,13 +246,13 @@ class Tensor:
     def grad_fn(self) -> Node | None:
         """The node of the operation that made this tensor, or None for a leaf."""
         node = _current_node(self)
-        return node.node if type(node) is Edge else node
+        return node.node if isinstance(node, Edge) else node
 
     @property
     def output_nr(self) -> int:
         """Which output of `grad_fn` this tensor is."""
         node = _current_node(self)
-        return node.nr if type(node) is Edge else 0
+        return node.nr if isinstance(node, Edge) else 0
 
     @property
     def grad(self) -> Tensor | None:
@@ -327,7 +325,7 @@ class Tensor:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         node = _current_node(self)
         if node is not None:
-            owner, nr = (node.node, node.nr) if type(node) is Edge else (node, 0)
+            owner, nr = _owner(node)
             owner._hooks().retain[nr] = weakref.ref(self)
 
     @property
@@ -360,7 +358,7 @@ class Tensor:
         node = _current_node(self)
         if node is None:
             return RemovableHandle(_leaf_hooks(self).tensor, hook)
-        owner, nr = (node.node, node.nr) if type(node) is Edge else (node, 0)
+        owner, nr = _owner(node)
         return RemovableHandle(owner._hooks().tensor, (nr, hook))
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
@@ -544,6 +542,11 @@ def edge_of(tensor: Tensor) -> Any:
     if tensor._view is not None:
         return _edge_of(tensor)
     return (tensor._node or tensor) if tensor._requires_grad else None
+
+
+def _owner(node: Node | Edge) -> tuple[Node, int]:
+    """The node and the number of its output."""
+    return (node.node, node.nr) if isinstance(node, Edge) else (node, 0)
 
 
 def _edge_of(view: Tensor) -> Any:

@@ -72,7 +72,9 @@ class use_backend:
         else:
             self._before.append(self._before.pop())
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         _switch(self._before[-1])
         if len(self._before) > 1:
             self._before.pop()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 Partials = Callable[..., Sequence["ScalarExpr | None"]]
 Number = float | int | bool
@@ -29,7 +29,7 @@ class ScalarExpr:
     value: Any
     """Name of a symbol, number of a constant."""
 
-    _made: weakref.WeakValueDictionary[Any, ScalarExpr] = weakref.WeakValueDictionary()
+    _made: ClassVar[weakref.WeakValueDictionary[Any, ScalarExpr]] = weakref.WeakValueDictionary()
 
     def __new__(cls, op: str, args: tuple[ScalarExpr, ...] = (), value: Any = None) -> ScalarExpr:
         key = (op, tuple(map(id, args)), type(value), repr(value))
@@ -199,6 +199,27 @@ def substitute(roots: Sequence[ScalarExpr], replace: Mapping[ScalarExpr, ScalarE
         if id(e) not in new:
             new[id(e)] = call(e.op, *(new[id(a)] for a in e.args)) if e.args else e
     return [new[id(r)] for r in roots]
+
+
+_PRECEDENCE = {"add": (1, "+"), "subtract": (1, "-"), "multiply": (2, "*"), "divide": (2, "/"), "power": (4, "**")}
+_COMPARE = {"greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=", "equal": "==", "not_equal": "!="}
+
+
+def text(e: ScalarExpr, outer: int = 0) -> str:
+    """The expression as a person would write it."""
+    if e.op in _PRECEDENCE:
+        rank, sign = _PRECEDENCE[e.op]
+        written = f"{text(e.args[0], rank)} {sign} {text(e.args[1], rank + 1)}"
+        return f"({written})" if rank < outer else written
+    if e.op == "gmul":
+        return f"{text(e.args[0], 2)} * {text(e.args[1], 3)}" if outer <= 2 else f"({text(e)})"
+    if e.op in _COMPARE:
+        return f"({text(e.args[0], 1)} {_COMPARE[e.op]} {text(e.args[1], 1)})"
+    if e.op == "negative":
+        return f"-{text(e.args[0], 3)}" if outer <= 1 else f"(-{text(e.args[0], 3)})"
+    if not e.args:
+        return f"{e.value:.6g}" if isinstance(e.value, float) else str(e.value)
+    return f"{e.op}({', '.join(text(a) for a in e.args)})"
 
 
 def symbols(*roots: ScalarExpr) -> list[str]:

@@ -123,7 +123,7 @@ def _signature(spec: KernelSpec) -> Any:
     from numba.core import types
 
     flat = spec.loop == "flat"
-    args = [] if flat else [abi.Flat(types.int64)]
+    args: list[Any] = [] if flat else [abi.Flat(types.int64)]
     for i in spec.inputs:
         kind = getattr(types, "boolean" if i.dtype == "bool" else i.dtype)
         if i.mode == "number":
@@ -170,7 +170,11 @@ def _nested_source(spec: KernelSpec, body: list[str]) -> str:
     ]
     text += [f"        at_{i.name} = 0" for i in arrays]
     text += ["        for axis in range(axes - 1, -1, -1):"]
-    text += ["            length = loop[4 + axis]", "            index = rest % length", "            rest = rest // length"]
+    text += [
+        "            length = loop[4 + axis]",
+        "            index = rest % length",
+        "            rest = rest // length",
+    ]
     for k, i in enumerate(arrays):
         text.append(f"            at_{i.name} += index * loop[4 + axes + {k} * (axes + 1) + axis]")
     for k, i in enumerate(arrays):
@@ -188,7 +192,9 @@ def _nested_source(spec: KernelSpec, body: list[str]) -> str:
             text.append(f"            v_{i.name} = row_{i.name}[i]")
         elif i.mode == "strided":
             text.append(f"            v_{i.name} = load({i.name}_, at_{i.name} + np.int64(i) * step_{i.name})")
-    text += [f"            {line.replace('_[i] = ', '_row[i] = ') if line.startswith('out') else line}" for line in body]
+    text += [
+        f"            {line.replace('_[i] = ', '_row[i] = ') if line.startswith('out') else line}" for line in body
+    ]
     return "\n".join([*text, "    acquire_gil(gil)", ""])
 
 

@@ -75,7 +75,6 @@ _MATH = {
 }
 
 
-
 def _logaddexp(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     larger, distance = s.where(x > y, x, y), s.absolute(x - y)
     # Equal infinities have the distance nan.

@@ -31,6 +31,6 @@ for _name in _MODULES:
     for _public in _module.__all__:
         _value = getattr(_module, _public)
         globals()[_public] = _value.fast if isinstance(_value, _Elementwise) else _value
-        __all__ += [_public]
+        __all__ += [_public]  # noqa: PLE0604
 
 _import_module("numbagrad.ops.methods")

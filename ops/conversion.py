@@ -170,6 +170,7 @@ def conj(x: Any) -> Tensor:
     x = as_tensor(x)
     return _conj(x) if x.dtype.kind == "c" else x
 
+
 __all__ = [
     "astype",
     "clone",

@@ -24,7 +24,20 @@ from numbagrad.engine.mode import mode
 from numbagrad.engine.node import Edge, Node
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
 from numbagrad.jit import backend, mapping
-from numbagrad.jit.expr import Partials, ScalarExpr, call, const, differentiate, is_const, lift, s, substitute, symbol, text, topological
+from numbagrad.jit.expr import (
+    Partials,
+    ScalarExpr,
+    call,
+    const,
+    differentiate,
+    is_const,
+    lift,
+    s,
+    substitute,
+    symbol,
+    text,
+    topological,
+)
 from numbagrad.jit.kernel import kernel_for
 from numbagrad.jit.mapping import Program
 from numbagrad.ops import fastpath
@@ -96,14 +109,19 @@ class Elementwise:
         if kwargs:
             raise TypeError(f"{self.name}() takes no keyword arguments, got {', '.join(kwargs)}")
         if len(operands) != len(self.params):
-            raise TypeError(f"{self.name}() takes {len(self.params)} arguments ({', '.join(self.params)}), got {len(operands)}")
+            raise TypeError(
+                f"{self.name}() takes {len(self.params)} arguments ({', '.join(self.params)}), got {len(operands)}"
+            )
         return self.fast(*operands)
 
     def call(self, *operands: Any) -> Any:
         """The general way: any operands, dtypes, shapes and layouts."""
         given = [operand(v, p) for v, p in zip(operands, self.params, strict=True)]
         compute = self.loop_dtype(given)
-        values = [v if type(v) in NUMBERS else _cast(v._data, compute, p in self.conditions) for v, p in zip(given, self.params, strict=True)]
+        values = [
+            v if type(v) in NUMBERS else _cast(v._data, compute, p in self.conditions)
+            for v, p in zip(given, self.params, strict=True)
+        ]
         shape = broadcast_shape(self.name, [v.shape for v in given if isinstance(v, Tensor)])
         outs = self.evaluate(values, shape, compute)
         self._resolve(given, compute)
@@ -120,12 +138,18 @@ class Elementwise:
             with np.errstate(all="ignore"):
                 return [np.asarray(self.numpy(*values))]
         typed = [v if isinstance(v, np.ndarray) else np.asarray(v, dtype) for v in values]
-        results = mapping.evaluate(self.exprs, dict(zip(self.params, typed, strict=True)), dtype, kernel_for.definitions)
+        results = mapping.evaluate(
+            self.exprs, dict(zip(self.params, typed, strict=True)), dtype, kernel_for.definitions
+        )
         return [np.array(np.broadcast_to(r, shape), dtype=dtype) for r in results]
 
     def loop_dtype(self, given: Sequence[Any]) -> np.dtype:
         """The dtype that NumPy computes in for these operands."""
-        key = tuple(type(v) if type(v) in NUMBERS else v._layout.dtype for v, p in zip(given, self.params, strict=True) if p not in self.conditions)
+        key = tuple(
+            type(v) if type(v) in NUMBERS else v._layout.dtype
+            for v, p in zip(given, self.params, strict=True)
+            if p not in self.conditions
+        )
         found = self._loops.get(key)
         if found is None:
             found = self._loops[key] = self._find_loop(key)
@@ -268,7 +292,9 @@ class Plan:
         known = [*self.source.symbols, *self.source.exprs] if self.source._partials is not None else self.source.symbols
         order = topological(*roots, stop=known)
         saves = sorted({leaves[id(e)] for e in order if id(e) in leaves})
-        replace = {self.source.exprs[nr]: symbol(_saved_name(self.source, "out", nr)) for kind, nr in saves if kind == "out"}
+        replace = {
+            self.source.exprs[nr]: symbol(_saved_name(self.source, "out", nr)) for kind, nr in saves if kind == "out"
+        }
         return saves, substitute(roots, replace) if roots else []
 
     def _make_save(self) -> Callable[..., tuple[Any, ...]]:
@@ -325,12 +351,18 @@ class Plan:
 
     def _results(self, node: Node, grads: Sequence[Tensor], saved: Sequence[Any]) -> Sequence[Tensor]:
         if mode.enabled:
-            tensors = [saved_output(node, nr, v) if kind == "out" else v for v, (kind, nr) in zip(saved, self.saves, strict=True)]
+            tensors = [
+                saved_output(node, nr, v) if kind == "out" else v
+                for v, (kind, nr) in zip(saved, self.saves, strict=True)
+            ]
             return self._recorded([*grads, *tensors], grads[0].dtype)
         values = [v._data if isinstance(v, Tensor) else v for v in (*grads, *saved)]
         dtype = grads[0].dtype
         names = self.op.params
-        values = [v if not isinstance(v, np.ndarray) else _cast(v, dtype, p in self.op.conditions) for v, p in zip(values, names, strict=True)]
+        values = [
+            v if not isinstance(v, np.ndarray) else _cast(v, dtype, p in self.op.conditions)
+            for v, p in zip(values, names, strict=True)
+        ]
         if dtype.kind == "c":
             return self._recorded([wrap(v) if isinstance(v, np.ndarray) else v for v in values], dtype)
         layout = grads[0]._layout
@@ -521,7 +553,13 @@ def elementwise(
         params = list(inspect.signature(rule).parameters)
         value, partials = rule(*map(symbol, params))
         op = Elementwise(
-            name or rule.__name__, params, [lift(value)], [tuple(partials)], frozenset(conditions), numpy, rule.__doc__,
+            name or rule.__name__,
+            params,
+            [lift(value)],
+            [tuple(partials)],
+            frozenset(conditions),
+            numpy,
+            rule.__doc__,
             Sampling(ranges, tuple(special), order),
         )
         _declare_scalar(op, rule)

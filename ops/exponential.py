@@ -101,15 +101,16 @@ def log_sigmoid(x):
     """log(sigmoid(x)) without overflow."""
     return s.log_sigmoid(x), (s.sigmoid(-x),)
 
+
 __all__ = [
     "exp",
     "exp2",
     "expm1",
     "log",
-    "log10",
     "log1mexp",
     "log1p",
     "log2",
+    "log10",
     "log_sigmoid",
     "logaddexp",
     "logaddexp2",

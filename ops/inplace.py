@@ -129,7 +129,12 @@ def inplace(op: Any, symbol: str) -> Callable[..., Tensor]:
 
 def _run_into(op: Any, x: Tensor, operands: list[Any]) -> bool:
     """Let the kernel write into the memory of `x`; False where only a copy will do."""
-    if not isinstance(op, Elementwise) or x.dtype not in FAST_DTYPES or not x._layout.dense or not x._data.flags.writeable:
+    if (
+        not isinstance(op, Elementwise)
+        or x.dtype not in FAST_DTYPES
+        or not x._layout.dense
+        or not x._data.flags.writeable
+    ):
         return False
     values = [o if type(o) in NUMBERS else o._data for o in operands]
     same = all(isinstance(v, (int, float)) or (v.dtype == x.dtype and _may_be_read(v, x)) for v in values)
@@ -141,8 +146,11 @@ def _run_into(op: Any, x: Tensor, operands: list[Any]) -> bool:
 
 def _may_be_read(array: np.ndarray, x: Tensor) -> bool:
     """Whether reading `array` while `x` is written, element by element, reads each before it is written."""
-    return (array is x._data or (array.shape == x.shape and array.ctypes.data == x._data.ctypes.data)
-            or not np.may_share_memory(array, x._data))
+    return (
+        array is x._data
+        or (array.shape == x.shape and array.ctypes.data == x._data.ctypes.data)
+        or not np.may_share_memory(array, x._data)
+    )
 
 
 def inplace_power(self: Tensor, exponent: Any) -> Tensor:

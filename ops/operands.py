@@ -28,7 +28,9 @@ def as_tensor(value: Any, name: str = "argument") -> Tensor:
         return array(value)
     made = np.asarray(value)
     if made.dtype.kind not in "biufc":
-        raise TypeError(f"{name} must be a Tensor, an array or a number, got {type(value).__name__} (dtype {made.dtype})")
+        raise TypeError(
+            f"{name} must be a Tensor, an array or a number, got {type(value).__name__} (dtype {made.dtype})"
+        )
     return wrap(made)
 
 
@@ -87,7 +89,8 @@ def unbroadcast(grad: Tensor, layout: Layout) -> Tensor:
 
 def sum_to(grad: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Sum over what broadcasting from `shape` added."""
-    from numbagrad.ops import reductions, shape as shapes
+    from numbagrad.ops import reductions
+    from numbagrad.ops import shape as shapes
 
     axes = stretched_axes(shape, grad.shape)
     if axes:

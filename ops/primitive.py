@@ -59,7 +59,9 @@ class Call:
 
     __slots__ = ("layouts", "saved_names", "settings")
 
-    def __init__(self, settings: Mapping[str, Any], layouts: Sequence[Any], saved_names: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], layouts: Sequence[Any], saved_names: Sequence[tuple[str, int]]
+    ) -> None:
         self.settings = settings
         self.layouts = layouts
         self.saved_names = saved_names
@@ -80,7 +82,9 @@ class Primitive:
         self.__doc__ = forward.__doc__
         kinds = inspect.signature(forward).parameters.values()
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in kinds)
-        self.params = [p.name for p in kinds if p.kind in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY, p.VAR_POSITIONAL)]
+        self.params = [
+            p.name for p in kinds if p.kind in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY, p.VAR_POSITIONAL)
+        ]
         self.rules: dict[str, tuple[Rule, tuple[str, ...]]] = {}
         self._jvp: Rule | None = None
 
@@ -126,7 +130,9 @@ class Primitive:
         """How to get this view again from its base."""
         return lambda base: self(base, **settings) if nr is None else self(base, **settings)[nr]
 
-    def _record(self, tensors: Sequence[Tensor], outs: Sequence[Tensor], settings: Mapping[str, Any], single: bool) -> None:
+    def _record(
+        self, tensors: Sequence[Tensor], outs: Sequence[Tensor], settings: Mapping[str, Any], single: bool
+    ) -> None:
         edges = tuple(edge_of(t) if t._layout.dtype.kind in "fc" else None for t in tensors)
         if not any(o._layout.dtype.kind in "fc" for o in outs) or not any(e is not None for e in edges):
             return
@@ -185,16 +191,30 @@ class Primitive:
         if name in call.settings:
             return call.settings[name]
         if name in self.params:
-            return [saved["in", k] for k in range(len(call.layouts))] if self.variadic else saved["in", self.params.index(name)]
+            return (
+                [saved["in", k] for k in range(len(call.layouts))]
+                if self.variadic
+                else saved["in", self.params.index(name)]
+            )
         if name == "out":
-            outs = [saved_output(node, k, saved["out", k]) if mode.enabled else wrap(saved["out", k]) for kind, k in call.saved_names if kind == "out"]
+            outs = [
+                saved_output(node, k, saved["out", k]) if mode.enabled else wrap(saved["out", k])
+                for kind, k in call.saved_names
+                if kind == "out"
+            ]
             return outs if type(node.layout) is tuple else outs[0]
         base, _, what = name.rpartition("_")
         if what == "shape" and base == "out":
             return node.layout.shape
         if what in ("shape", "dtype") and base in self.params:
-            return [getattr(l, what) for l in call.layouts] if self.variadic else getattr(call.layouts[self.params.index(base)], what)
-        raise TypeError(f"a gradient rule of {self.name} asks for {name!r}, which is neither a tensor nor a setting of it")
+            return (
+                [getattr(l, what) for l in call.layouts]
+                if self.variadic
+                else getattr(call.layouts[self.params.index(base)], what)
+            )
+        raise TypeError(
+            f"a gradient rule of {self.name} asks for {name!r}, which is neither a tensor nor a setting of it"
+        )
 
     # ------------------------------------------------------------------ forward mode
     def _push(self, node: Node, tangents: Sequence[Tensor | None]) -> Any:
@@ -230,15 +250,21 @@ def transposed_jvp(op: Any, node: Node, tangents: Sequence[Tensor | None]) -> An
         for seed in seeds:
             seed._requires_grad = seed.dtype.kind in "fc"
         grads = op.vjp(node, seeds if type(node.layout) is tuple else seeds[0])
-        pairs = [(g, t) for g, t in zip(grads, tangents, strict=True) if g is not None and t is not None and g.requires_grad]
+        pairs = [
+            (g, t) for g, t in zip(grads, tangents, strict=True) if g is not None and t is not None and g.requires_grad
+        ]
         wanted = [s for s in seeds if s._requires_grad]
-        found = gradients([g for g, _ in pairs], wanted, [t for _, t in pairs], create_graph=recorded, materialize_grads=True)
+        found = gradients(
+            [g for g, _ in pairs], wanted, [t for _, t in pairs], create_graph=recorded, materialize_grads=True
+        )
     moving = iter(found)
     outs = tuple(next(moving) if s._requires_grad else s for s in seeds)
     return outs if type(node.layout) is tuple else outs[0]
 
 
-def primitive(linear: bool = False, view: bool = False, name: str | None = None) -> Callable[[Callable[..., Any]], Primitive]:
+def primitive(
+    linear: bool = False, view: bool = False, name: str | None = None
+) -> Callable[[Callable[..., Any]], Primitive]:
     """Declare a primitive from its forward on arrays.
 
     Parameters

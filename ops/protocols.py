@@ -1,4 +1,4 @@
-"""NumPy's protocols: ``np.tanh(tensor)``, ``ndarray * tensor``, ``np.sum(tensor)`` come to our ops, gradient and all."""
+"""NumPy's protocols: ``np.tanh(tensor)``, ``ndarray * tensor``, ``np.sum(tensor)`` come to our ops."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         raise TypeError(_unsupported(f"numpy.{ufunc.__name__}"))
     dtype = kwargs.pop("dtype", None)
     where = kwargs.pop("where", True)
-    kwargs = {k: v for k, v in kwargs.items() if (k, v) not in (("casting", "same_kind"), ("order", "K"), ("subok", True))}
+    kwargs = {
+        k: v for k, v in kwargs.items() if (k, v) not in (("casting", "same_kind"), ("order", "K"), ("subok", True))
+    }
     if kwargs or where is not True:
         raise TypeError(
             f"numpy.{ufunc.__name__} on a Tensor does not take {', '.join(kwargs) or 'where'}; "

@@ -25,9 +25,7 @@ def saved_output(node: Node, nr: int, array: np.ndarray) -> Tensor:
 
 def versions_of(saved: Sequence[Any]) -> tuple[int, ...] | None:
     """Versions of the tensors among `saved`; None when nobody ever wrote to any."""
-    versions = tuple(
-        v._storage.version if isinstance(v, Tensor) and v._storage is not None else 0 for v in saved
-    )
+    versions = tuple(v._storage.version if isinstance(v, Tensor) and v._storage is not None else 0 for v in saved)
     return versions if any(versions) else None
 
 

@@ -66,6 +66,7 @@ def heaviside(x, at_zero):
     y = s.where(x > 0, 1, s.where(x < 0, 0, s.where(s.equal(x, 0), at_zero, x)))
     return y, (None, s.where(s.equal(x, 0), 1, 0))
 
+
 __all__ = [
     "elu",
     "erf",

@@ -30,7 +30,9 @@ Argnum = int | Sequence[int]
 class _Trace:
     """One call of the differentiated function: its variables, its result, and how to give results back."""
 
-    def __init__(self, function: Callable[..., Any], argnum: Argnum, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], argnum: Argnum, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> None:
         self.numbers = _checked_argnums(function, argnum, args)
         self.several = not isinstance(argnum, (int, np.integer))
         chosen = [args[n] for n in self.numbers]
@@ -62,15 +64,23 @@ class _Trace:
         array = value._data
         return array[()] if array.ndim == 0 else array.copy() if array.base is not None else array
 
-    def gradients(self, outputs: Sequence[Tensor], seeds: Sequence[Any] | None, record: bool, keep: bool = False) -> list[Tensor]:
+    def gradients(
+        self, outputs: Sequence[Tensor], seeds: Sequence[Any] | None, record: bool, keep: bool = False
+    ) -> list[Tensor]:
         """Gradients at the variables; zeros where the outputs do not depend on them."""
-        active = [(o, None if seeds is None else s) for o, s in zip(outputs, seeds or outputs, strict=True) if o.requires_grad]
+        active = [
+            (o, None if seeds is None else s) for o, s in zip(outputs, seeds or outputs, strict=True) if o.requires_grad
+        ]
         if not active:
             return [wrap(np.zeros(v.shape, v.dtype)) for v in self.variables]
         with enable_grad() if record else _unchanged():
             found = autograd.grad(
-                [o for o, _ in active], self.variables, [s for _, s in active],
-                retain_graph=record or keep, create_graph=record, materialize_grads=True,
+                [o for o, _ in active],
+                self.variables,
+                [s for _, s in active],
+                retain_graph=record or keep,
+                create_graph=record,
+                materialize_grads=True,
             )
         return [g for g in found if g is not None]
 
@@ -98,7 +108,7 @@ def _variable(leaf: Any, function: Callable[..., Any]) -> Tensor:
         return _alias(leaf)
     given = as_tensor(leaf, f"an argument of {_name(function)}")
     if given.dtype.kind not in "fc":
-        if given.dtype.kind != "i" and given.dtype.kind != "u" or isinstance(leaf, (np.ndarray, Tensor)):
+        if (given.dtype.kind != "i" and given.dtype.kind != "u") or isinstance(leaf, (np.ndarray, Tensor)):
             raise TypeError(
                 f"{_name(function)} is differentiated with respect to a value of dtype {given.dtype}; "
                 "only floating and complex numbers have gradients: convert it first, as in x.astype(float)"

@@ -119,6 +119,7 @@ def sinc(x):
     far = s.where(near, 1, x)
     return y, (s.where(near, series, (s.cos(PI * far) - s.sin(PI * far) / (PI * far)) / far),)
 
+
 __all__ = [
     "arccos",
     "arccosh",

@@ -12,7 +12,9 @@ TABLE = Path(__file__).parent.parent / "docs" / "kinks.md"
 
 
 def numbers(cell):
-    return [float(eval(v, {"inf": math.inf, "nan": math.nan, "pi": math.pi})) for v in cell.split(",")] if cell else None
+    return (
+        [float(eval(v, {"inf": math.inf, "nan": math.nan, "pi": math.pi})) for v in cell.split(",")] if cell else None
+    )
 
 
 def rows():
@@ -24,7 +26,7 @@ def rows():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-@pytest.mark.parametrize(("function", "x", "y", "by_x", "by_y"), rows())
+@pytest.mark.parametrize(("function", "x", "y", "by_x", "by_y"), list(rows()))
 def test_gradient_at_the_kink(function, x, y, by_x, by_y, backend, dtype):
     with ng.use_backend(backend):
         tx = ng.tensor(np.array(x, dtype), requires_grad=True)
