@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from numbagrad.engine.layout import dense_layout
 from numbagrad.engine.mode import mode
@@ -13,56 +15,56 @@ from numbagrad.engine.node import Node, next_seq
 from numbagrad.engine.tensor import Tensor, edge_of
 from numbagrad.jit import memory
 from numbagrad.ops.arithmetic import multiply
-from numbagrad.ops.conversion import conj
+from numbagrad.ops.conversion import astype, conj
+from numbagrad.ops.einsum import einsum, push_product, tensordot
+from numbagrad.ops.indexing import getitem
+from numbagrad.ops.joining import stack
 from numbagrad.ops.operands import as_tensor
 from numbagrad.ops.primitive import primitive
 from numbagrad.ops.registry import stands_for
 from numbagrad.ops.saved import check_saved, versions_of
+from numbagrad.ops.shape import reshape, transpose
 
 _new = object.__new__
 _POOLED_ITEMS = memory.POOLED_FROM_BYTES // 8
 
 
-# ---------------------------------------------------------------------- views that rules need
-@primitive(linear=True, view=True)
-def _swap_last(x):
-    return np.swapaxes(x, -1, -2)
+# ----- Views that rules need -----
 
 
-@_swap_last.vjp("x")
-def _(g):
-    return _swap_last(g)
+def _swapped(x: Tensor) -> Tensor:
+    """The last two axes exchanged."""
+    return transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
-@primitive(linear=True, view=True)
-def _reshape(x, *, shape):
-    return np.reshape(x, shape)
-
-
-@_reshape.vjp("x")
-def _(g, x_shape):
-    return _reshape(g, shape=x_shape)
-
-
-def _adjoint(x: Tensor) -> Tensor:
+def adjoint(x: Tensor) -> Tensor:
     """Conjugate transpose of the last two axes."""
-    return _swap_last(conj(x))
+    return _swapped(conj(x))
 
 
 def _as_rows(x: Tensor) -> Tensor:
     """All axes but the last in one."""
-    return _reshape(x, shape=(-1, x.shape[-1]) if x.size else (int(np.prod(x.shape[:-1])), x.shape[-1]))
+    return reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
-def _column(x: Tensor) -> Tensor:
-    return _reshape(x, shape=(*x.shape, 1))
+def column(x: Tensor) -> Tensor:
+    """A last axis of length one."""
+    return reshape(x, (*x.shape, 1))
 
 
-def _row(x: Tensor) -> Tensor:
-    return _reshape(x, shape=(*x.shape[:-1], 1, x.shape[-1]))
+def row(x: Tensor) -> Tensor:
+    """A last but one axis of length one."""
+    return reshape(x, (*x.shape[:-1], 1, x.shape[-1]))
 
 
-# ---------------------------------------------------------------------- matmul
+def vector(x: Tensor) -> Tensor:
+    """Without the last axis, which has length one."""
+    return reshape(x, x.shape[:-1])
+
+
+# ----- matmul -----
+
+
 @primitive(name="matmul")
 def _matmul(x, y):
     try:
@@ -80,26 +82,26 @@ def _matmul(x, y):
 @_matmul.vjp("x")
 def _(g, y, x_shape):
     if len(y.shape) == 1:
-        return multiply(_column(g), conj(y)) if len(x_shape) > 1 else multiply(g, conj(y))
+        return multiply(column(g), conj(y)) if len(x_shape) > 1 else multiply(g, conj(y))
     if len(x_shape) == 1:
-        return _vector(_matmul(conj(y), _column(g)))
-    return _matmul(g, _adjoint(y))
+        return vector(_matmul(conj(y), column(g)))
+    return _matmul(g, adjoint(y))
 
 
 @_matmul.vjp("y")
 def _(g, x, y_shape):
     if len(x.shape) == 1:
-        return multiply(_column(conj(x)), _row(g)) if len(y_shape) > 1 else multiply(g, conj(x))
+        return multiply(column(conj(x)), row(g)) if len(y_shape) > 1 else multiply(g, conj(x))
     if len(y_shape) == 1:
-        return _matmul(_adjoint(_as_rows(x)), _reshape(g, shape=(g.size,)))
+        return _matmul(adjoint(_as_rows(x)), reshape(g, (g.size,)))
     if len(y_shape) == 2 and len(x.shape) > 2:
-        return _matmul(_adjoint(_as_rows(x)), _as_rows(g))
-    return _matmul(_adjoint(x), g)
+        return _matmul(adjoint(_as_rows(x)), _as_rows(g))
+    return _matmul(adjoint(x), g)
 
 
-def _vector(x: Tensor) -> Tensor:
-    """Without the last axis, which has length 1."""
-    return _reshape(x, shape=x.shape[:-1])
+@_matmul.jvp
+def _(node, tangents):
+    return push_product(_matmul, node, tangents)
 
 
 class _Plain:
@@ -120,8 +122,8 @@ class _Plain:
         x, y = self._saved(node)
         if mode.enabled:
             return (
-                _matmul(grad, _swap_last(y)) if self.wants[0] else None,
-                _matmul(_swap_last(x), grad) if self.wants[1] else None,
+                _matmul(grad, _swapped(y)) if self.wants[0] else None,
+                _matmul(_swapped(x), grad) if self.wants[1] else None,
             )
         g = grad._data
         return (
@@ -213,7 +215,12 @@ def matmul(x1: Any, x2: Any) -> Tensor:
     """
     if type(x1) is Tensor and type(x2) is Tensor:
         a, b = x1._layout, x2._layout
-        if a.dtype is b.dtype and a.dtype.kind == "f" and len(a.shape) == 2 == len(b.shape) and a.shape[1] == b.shape[0]:
+        if (
+            a.dtype is b.dtype
+            and a.dtype.kind == "f"
+            and len(a.shape) == 2 == len(b.shape)
+            and a.shape[1] == b.shape[0]
+        ):
             out = _product(x1._data, x2._data)
             if (x1._requires_grad or x2._requires_grad) and mode.enabled:
                 _record_plain(out, x1, x2)
@@ -221,17 +228,314 @@ def matmul(x1: Any, x2: Any) -> Tensor:
     return _matmul(as_tensor(x1, "x1"), as_tensor(x2, "x2"))
 
 
-_OPERANDS = (np.ndarray, Tensor, list, tuple)
+# ----- Products of vectors -----
 
 
-def _operator(self: Tensor, other: Any) -> Any:
-    return matmul(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+@stands_for(np.dot)
+def dot(a: Any, b: Any) -> Tensor:
+    """Sum of products over the last axis of `a` and the last but one (or only) axis of `b`.
+
+    Unlike :func:`matmul` it multiplies by numbers, and stacks do not broadcast: each matrix of `a` meets each of `b`.
+
+    Parameters
+    ----------
+    a, b : array_like
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ValueError
+        If the two axes differ in length.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.dot(ng.tensor([1.0, 2.0]), [3.0, 4.0])
+    tensor(11.)
+    >>> ng.dot(ng.ones((2, 3, 4)), ng.ones((5, 4, 6))).shape
+    (2, 3, 5, 6)
+    """
+    x, y = as_tensor(a, "a"), as_tensor(b, "b")
+    if not x.shape or not y.shape:
+        return multiply(x, y)
+    other = max(y.ndim - 2, 0)
+    if x.shape[-1] != y.shape[other]:
+        raise ValueError(f"dot: shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} != {y.shape[other]}")
+    return matmul(x, y) if y.ndim < 3 else tensordot(x, y, (-1, other))
 
 
-def _reflected(self: Tensor, other: Any) -> Any:
-    return matmul(other, self) if isinstance(other, _OPERANDS) else NotImplemented
+@stands_for(np.vdot)
+def vdot(a: Any, b: Any, /) -> Tensor:
+    """Sum of the products of all elements, those of `a` conjugated.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.vdot([1j, 2.0], ng.tensor([1j, 3.0]))
+    tensor(7.+0.j)
+    """
+    x, y = as_tensor(a, "a"), as_tensor(b, "b")
+    if x.size != y.size:
+        raise ValueError(f"vdot: shapes {x.shape} and {y.shape} must have the same number of elements")
+    return matmul(conj(reshape(x, (x.size,))), reshape(y, (y.size,)))
 
 
-METHODS: dict[str, Callable[..., Any]] = {"__matmul__": _operator, "__rmatmul__": _reflected}
+@stands_for(np.inner)
+def inner(a: Any, b: Any, /) -> Tensor:
+    """Sum of products over the last axes of both; numbers are multiplied.
 
-__all__ = ["matmul"]
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.inner(ng.tensor([[1.0, 2.0], [3.0, 4.0]]), [1.0, 10.0])
+    tensor([21., 43.])
+    """
+    x, y = as_tensor(a, "a"), as_tensor(b, "b")
+    if not x.shape or not y.shape:
+        return multiply(x, y)
+    if x.shape[-1] != y.shape[-1]:
+        raise ValueError(f"inner: shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} != {y.shape[-1]}")
+    return tensordot(x, y, (-1, -1))
+
+
+@stands_for(np.outer)
+def outer(a: Any, b: Any) -> Tensor:
+    """Product of each element of `a` with each of `b`; both are flattened.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.outer(ng.tensor([1.0, 2.0]), [3.0, 4.0])
+    tensor([[3., 4.],
+            [6., 8.]])
+    """
+    x, y = as_tensor(a, "a"), as_tensor(b, "b")
+    return multiply(reshape(x, (x.size, 1)), reshape(y, (1, y.size)))
+
+
+@stands_for(np.vecdot)
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
+    """Dot products of vectors along an axis, those of `x1` conjugated; the other axes broadcast.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.vecdot(ng.tensor([[1.0, 2.0], [3.0, 4.0]]), [1.0, 10.0])
+    tensor([21., 43.])
+    """
+    x, y = _last(as_tensor(x1, "x1"), axis), _last(as_tensor(x2, "x2"), axis)
+    _check_core("vecdot", x, y, x.shape[-1:], y.shape[-1:])
+    return vector(vector(matmul(row(conj(x)), column(y))))
+
+
+def _last(x: Tensor, axis: int) -> Tensor:
+    """`x` with one axis moved to the end."""
+    if axis == -1:
+        return x
+    at = normalize_axis_index(axis, x.ndim)
+    return transpose(x, [i for i in range(x.ndim) if i != at] + [at])
+
+
+def _check_core(name: str, x: Tensor, y: Tensor, have: tuple[int, ...], want: tuple[int, ...]) -> None:
+    if not have or have != want:
+        raise ValueError(
+            f"{name}: shapes {x.shape} and {y.shape} do not fit: the axes to sum over must be equally long"
+        )
+
+
+@stands_for(np.matvec)
+def matvec(x1: Any, x2: Any, /) -> Tensor:
+    """Matrices times vectors; stacks of both broadcast.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.matvec(ng.tensor([[1.0, 2.0], [3.0, 4.0]]), [[1.0, 0.0], [0.0, 1.0]])
+    tensor([[1., 3.],
+            [2., 4.]])
+    """
+    x, y = as_tensor(x1, "x1"), as_tensor(x2, "x2")
+    _check_core("matvec", x, y, x.shape[1:][-1:], y.shape[-1:])
+    return vector(matmul(x, column(y)))
+
+
+@stands_for(np.vecmat)
+def vecmat(x1: Any, x2: Any, /) -> Tensor:
+    """Vectors, conjugated, times matrices; stacks of both broadcast.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.vecmat([1.0, 10.0], ng.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([31., 42.])
+    """
+    x, y = as_tensor(x1, "x1"), as_tensor(x2, "x2")
+    _check_core("vecmat", x, y, x.shape[-1:], y.shape[-2:-1])
+    return vector(_swapped(matmul(row(conj(x)), y)))
+
+
+@stands_for(np.kron)
+def kron(a: Any, b: Any) -> Tensor:
+    """Kronecker product: `b` multiplied by each element of `a`, in blocks.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.kron(ng.tensor([1.0, 10.0]), [1.0, 2.0])
+    tensor([ 1.,  2., 10., 20.])
+    """
+    x, y = as_tensor(a, "a"), as_tensor(b, "b")
+    ndim = max(x.ndim, y.ndim)
+    first = (1,) * (ndim - x.ndim) + x.shape
+    second = (1,) * (ndim - y.ndim) + y.shape
+    blocks = multiply(reshape(x, [n for k in first for n in (k, 1)]), reshape(y, [n for k in second for n in (1, k)]))
+    return reshape(blocks, tuple(n * m for n, m in zip(first, second, strict=True)))
+
+
+@primitive(name="cross")
+def _cross(x, y):
+    """Cross product of vectors of length three in the last axis."""
+    return np.cross(x, y)
+
+
+@_cross.vjp("x")
+def _(g, y):
+    return _cross(conj(y), g)
+
+
+@_cross.vjp("y")
+def _(g, x):
+    return _cross(g, conj(x))
+
+
+@_cross.jvp
+def _(node, tangents):
+    return push_product(_cross, node, tangents)
+
+
+@stands_for(np.cross)
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Tensor:
+    """Cross product of vectors of length three (or two, whose third component is 0).
+
+    Parameters
+    ----------
+    a, b : array_like
+    axisa, axisb : int, optional
+        The axes that hold the vectors.
+    axisc : int, optional
+        Where the result holds them. Two vectors of length two give their third component only.
+    axis : int, optional
+        All three at once.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ValueError
+        If a vector has another length.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.cross(ng.tensor([1.0, 0.0, 0.0]), [0.0, 1.0, 0.0])
+    tensor([0., 0., 1.])
+    """
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x, y = _last(as_tensor(a, "a"), axisa), _last(as_tensor(b, "b"), axisb)
+    lengths = x.shape[-1:], y.shape[-1:]
+    if not {*lengths} <= {(2,), (3,)}:
+        raise ValueError(
+            f"cross: incompatible dimensions for cross product (dimension must be 2 or 3), shapes {x.shape} and {y.shape}"
+        )
+    out = _cross(_in_space(x), _in_space(y))
+    if lengths == ((2,), (2,)):
+        return getitem(out, (..., 2))
+    at = normalize_axis_index(axisc, out.ndim)
+    axes = list(range(out.ndim - 1))
+    return out if at == out.ndim - 1 else transpose(out, [*axes[:at], out.ndim - 1, *axes[at:]])
+
+
+def _in_space(x: Tensor) -> Tensor:
+    """Vectors of length two with a third component, 0."""
+    if x.shape[-1] == 3:
+        return x
+    first, second = getitem(x, (..., 0)), getitem(x, (..., 1))
+    return stack([first, second, np.zeros(first.shape, x.dtype)], axis=-1)
+
+
+@primitive(linear=True, name="trace")
+def _trace(x, *, offset, axis1, axis2):
+    return np.trace(x, offset, axis1, axis2)
+
+
+@_trace.vjp("x")
+def _(g, x_shape, offset, axis1, axis2):
+    return _along_diagonal(g, shape=x_shape, offset=offset, axis1=axis1, axis2=axis2)
+
+
+@primitive(linear=True, name="along_diagonal")
+def _along_diagonal(x, *, shape, offset, axis1, axis2):
+    """`x` in every place of a diagonal, 0 elsewhere."""
+    made = np.zeros(shape, x.dtype)
+    diagonal = np.diagonal(made, offset, axis1, axis2)
+    diagonal.flags.writeable = True
+    diagonal[...] = x[..., None]
+    return made
+
+
+@_along_diagonal.vjp("x")
+def _(g, offset, axis1, axis2):
+    return _trace(g, offset=offset, axis1=axis1, axis2=axis2)
+
+
+@stands_for(np.trace)
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
+    """Sum along a diagonal.
+
+    Parameters
+    ----------
+    a : array_like
+    offset : int, optional
+        Which diagonal: positive ones lie above the main one.
+    axis1, axis2 : int, optional
+        Axes of the matrices; the others remain.
+    dtype : dtype, optional
+        Convert to it first.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.trace(ng.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(5.)
+    """
+    x = as_tensor(a, "a")
+    return _trace(x if dtype is None else astype(x, dtype), offset=offset, axis1=axis1, axis2=axis2)
+
+
+METHODS: dict[str, Callable[..., Any]] = {"dot": dot, "trace": trace}
+
+__all__ = [
+    "cross",
+    "dot",
+    "einsum",
+    "inner",
+    "kron",
+    "matmul",
+    "matvec",
+    "outer",
+    "tensordot",
+    "trace",
+    "vdot",
+    "vecdot",
+    "vecmat",
+]
