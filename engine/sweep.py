@@ -98,11 +98,11 @@ class Sweep:
     # ------------------------------------------------------------------ the sweep
     def run(self) -> None:
         """Run the nodes until none has a gradient waiting."""
-        heap, pending = self.heap, self.pending
-        keep, plain, push = self.keep, self.needed is None, heappush
+        heap, pending, leaves = self.heap, self.pending, self.leaves
+        keep, plain = self.keep, self.needed is None
+        add_into, deliver, own = arithmetic.add_into, self.deliver, not self.create_graph
         while heap:
-            seq = heappop(heap)
-            node, grad, _ = pending.pop(seq)
+            node, grad, _ = pending.pop(heappop(heap))
             if node.hooks is not None or not plain:
                 grad = self._before(node, grad)
                 if grad is None:
@@ -112,15 +112,20 @@ class Sweep:
                 grads = _run_post_hooks(node, grads, grad)
             if not keep and node.saved:
                 node.saved = None
-            for edge, g in zip(node.edges, grads, strict=True):
-                if g is None or edge is None:
+            # The usual cases of `deliver`, written out: the first gradient of a node with one output, and a further one
+            # of a leaf whose sum is ours.
+            for edge, g in zip(node.edges, grads):  # noqa: B905 - checked by whoever makes `grads`
+                if g is None:
                     continue
-                # The usual case of `deliver`, written out: first gradient of a node with one output.
-                if plain and type(edge) is Node and edge.seq not in pending:
-                    pending[edge.seq] = [edge, g, False]
-                    push(heap, edge.seq)
-                else:
-                    self.deliver(edge, g)
+                if type(edge) is Node:
+                    if plain and edge.seq not in pending:
+                        pending[edge.seq] = [edge, g, False]
+                        heappush(heap, edge.seq)
+                        continue
+                elif own and (have := leaves.get(id(edge))) is not None and have[2]:
+                    add_into(have[1], g)
+                    continue
+                deliver(edge, g)
 
     def _before(self, node: Node, grad: Any) -> Any:
         """Run the hooks that come before the node's backward, keep what was asked for; None if it need not run."""
@@ -300,7 +305,7 @@ def _run_post_hooks(node: Node, grads: Sequence[Any], grad: Any) -> Sequence[Any
         result = hook(grads, outputs)
         if result is not None:
             grads = _as_tuple(result, len(grads), f"a hook of {node.name()}")
-    return grads
+    return [None if edge is None else g for edge, g in zip(node.edges, grads, strict=True)]
 
 
 def _as_tuple(result: Any, count: int, where: str) -> tuple[Any, ...]:

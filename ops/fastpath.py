@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from numbagrad.engine.mode import mode
+from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.node import Node, next_seq
 from numbagrad.engine.tensor import Tensor, edge_of
 
@@ -26,7 +26,7 @@ _SPACE: Mapping[str, Any] = {
     "Tensor": Tensor,
     "edge_of": edge_of,
     "empty": np.empty,
-    "mode": mode,
+    "grad_enabled": grad_enabled,
     "new": object.__new__,
     "next_seq": next_seq,
 }
@@ -52,7 +52,7 @@ _BRANCH = """\
             out = empty(layout.shape, layout.dtype)
             entry({arrays}, out)
 {wrap}
-            if ({requires}) and mode.enabled:
+            if ({requires}) and grad_enabled():
                 node = new(Node)
                 node.seq = next_seq()
                 node.layout = layout
@@ -70,10 +70,11 @@ _BACKWARD = """\
 def backward(node, grad):
     layout = node.layout
     saved = node.saved
-    if grad._layout is layout and saved is not None and node.versions is None and node.storage is None:
+    if grad._layout is layout and saved is not None and node.storage is None:
         entry = kernels[layout.code]
-        if entry is not None and not mode.enabled:
+        if entry is not None and not grad_enabled():
             {unpack}
+            versions = node.versions
             if {fits}:{allocate}
                 entry({arrays})
 {wraps}
@@ -161,7 +162,7 @@ def backward(plan: Any) -> Callable[[Node, Tensor], Sequence[Tensor | None]]:
     result = [results.get(i, "grad" if i in plan.passed else "None") for i in range(plan.arity)]
     source = (_BACKWARD if computed else _PASS).format(
         unpack=f"{', '.join(names)}, = saved" if names else "pass",
-        fits=" and ".join(f"{t}._layout is layout and {t}._storage is None" for t in tensors) or "True",
+        fits=" and ".join(_fits(t, names.index(t)) for t in tensors) or "True",
         allocate="".join(f"\n                {o} = empty(layout.shape, layout.dtype)" for o in computed),
         arrays=", ".join(["grad._data", *arrays, *computed]),
         wraps="\n".join(_result(f"t{k}", o) for k, o in enumerate(computed)),
@@ -169,6 +170,11 @@ def backward(plan: Any) -> Callable[[Node, Tensor], Sequence[Tensor | None]]:
     )
     pattern = f"backward {letters or '-'} to {', '.join(result)}"
     return _build(source, pattern, f"{plan.name}_backward", {"kernels": plan.kernels, "general": plan.general})
+
+
+def _fits(name: str, place: int) -> str:
+    unwritten = f"{name}._storage.version == (0 if versions is None else versions[{place}])"
+    return f"{name}._layout is layout and ({name}._storage is None or {unwritten})"
 
 
 def _result(name: str, array: str) -> str:

@@ -132,10 +132,13 @@ def attach(table: dict[str, Any]) -> None:
         setattr(Tensor, name, value)
 
 
+_ADDERS = arithmetic.add.tables["TT"]
+
+
 def _add_into(total: Tensor, grad: Tensor) -> None:
     """Add into the memory of `total`, counted as a write where it has aliases."""
     layout = total._layout
-    entry = arithmetic.add.tables["TT"][layout.code] if grad._layout is layout else None
+    entry = _ADDERS[layout.code] if grad._layout is layout else None
     if entry is not None:
         entry(total._data, grad._data, total._data)
     else:
