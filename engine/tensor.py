@@ -33,9 +33,11 @@ class View:
 class LeafHooks:
     """Hooks of a leaf: on its gradient, and after that was accumulated."""
 
-    __slots__ = ("accumulated", "tensor")
+    __slots__ = ("accumulated", "private", "tensor")
 
     def __init__(self) -> None:
+        self.private = False
+        """Whether a finished transform made this leaf for itself: nobody else waits for its gradient."""
         self.tensor: dict[int, Callable[..., Any]] = {}
         self.accumulated: dict[int, Callable[..., Any]] = {}
 
@@ -576,6 +578,11 @@ def _renew(tensor: Tensor) -> None:
     tensor._node = again._node
     tensor._requires_grad = again._requires_grad
     view.version = storage.version
+
+
+def make_private(leaf: Tensor) -> None:
+    """Note that nobody but the transform that made it waits for the gradient of `leaf`."""
+    _leaf_hooks(leaf).private = True
 
 
 def _leaf_hooks(tensor: Tensor) -> LeafHooks:

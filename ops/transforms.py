@@ -19,7 +19,7 @@ from numbagrad.engine import autograd
 from numbagrad.engine.mode import enable_grad, mode
 from numbagrad.engine.node import Edge, Node
 from numbagrad.engine.sweep import reachable
-from numbagrad.engine.tensor import Tensor, edge_of, wrap
+from numbagrad.engine.tensor import Tensor, edge_of, make_private, wrap
 from numbagrad.ops import conversion, joining, shape
 from numbagrad.ops.operands import as_tensor
 from numbagrad.ops.trees import flatten, is_container, map_leaves
@@ -45,6 +45,9 @@ class _Trace:
             for n, value in zip(self.numbers, self.rebuild(self.variables), strict=True):
                 traced[n] = value
             self.result = function(*traced, **kwargs)
+        for variable in self.variables:
+            if variable.is_leaf:
+                make_private(variable)
 
     def like_arguments(self, values: Sequence[Any]) -> Any:
         """`values`, one per variable, in the containers of the chosen arguments."""
@@ -128,15 +131,18 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _depends_on_others(outputs: Sequence[Any], variables: Sequence[Tensor]) -> bool:
+    """Whether the graph of `outputs` has a leaf that someone else waits for."""
     own = {id(v) for v in variables}
     roots = [edge_of(o) for o in outputs if isinstance(o, Tensor) and o.requires_grad]
-    if any(type(r) not in (Node, Edge) and id(r) not in own for r in roots):
+    if any(_is_foreign(r, own) for r in roots):
         return True
-    for node in reachable(roots):
-        for edge in node.edges:
-            if edge is not None and type(edge) not in (Node, Edge) and id(edge) not in own:
-                return True
-    return False
+    return any(_is_foreign(edge, own) for node in reachable(roots) for edge in node.edges)
+
+
+def _is_foreign(edge: Any, own: set[int]) -> bool:
+    if edge is None or type(edge) in (Node, Edge) or id(edge) in own:
+        return False
+    return edge._extra is None or not edge._extra.private
 
 
 def _scalar(result: Any, function: Callable[..., Any], what: str) -> Tensor:
