@@ -20,16 +20,21 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from numbagrad.jit import intrinsics, vmath_basic
+from numbagrad.jit import intrinsics, vmath_basic, vmath_rare, vmath_trig
 from numbagrad.jit.vmath_words import BODIES, Both
 
 # Importing these fills BODIES.
-_MODULES = (vmath_basic,)
+_MODULES = (vmath_basic, vmath_trig)
 
 SUPPORTED: frozenset[str] = frozenset(BODIES)
 """Names that `emit` knows."""
 
-_OPERATIONS = {name: op for name, op in vars(intrinsics).items() if type(op) is type(intrinsics.fma)}
+_OPERATIONS = {
+    name: operation
+    for module in (intrinsics, vmath_rare)
+    for name, operation in vars(module).items()
+    if type(operation) is type(intrinsics.fma)
+}
 
 NAMESPACE: Mapping[str, object] = MappingProxyType(
     {**_OPERATIONS, "float32": np.float32, "float64": np.float64, "inf": np.inf, "nan": np.nan}
@@ -100,6 +105,7 @@ _ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Sub: ("-", operator.sub),
     ast.Mult: ("*", operator.mul),
     ast.Div: ("/", operator.truediv),
+    ast.Pow: ("**", operator.pow),
 }
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
@@ -231,8 +237,10 @@ class _Scope:
         condition = self.value(test)
         if isinstance(condition, bool):
             return self.value(yes if condition else no)
-        x, y = (self.writer.literal(self.value(side)) for side in (yes, no))
-        return f"select({_bare(condition)}, {_bare(x)}, {_bare(y)})"
+        x, y = self.value(yes), self.value(no)
+        # Of two numbers at least one has to say its type.
+        first = self.writer.literal(x) if isinstance(y, str) else self.writer.typed(x)
+        return f"select({_bare(condition)}, {_bare(first)}, {_bare(self.writer.literal(y))})"
 
     def call(self, function: Any, name: str, args: list[Value]) -> Value:
         if name in _OPERATIONS:

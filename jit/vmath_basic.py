@@ -7,11 +7,16 @@ infinities are put in by choice or arise by overflow, and the sign of zero is ca
 from __future__ import annotations
 
 from numbagrad.jit.intrinsics import bits, down, fabs, fcopysign, fma, from_bits, fsqrt, iadd, iand, ior, isub
-from numbagrad.jit.intrinsics import nearest, poly, shl, shr, toward_zero, up
+from numbagrad.jit.intrinsics import nearest, poly, shl, shr, to_float, toward_zero, up
 from numbagrad.jit.vmath_tables import ERF, EXP, LOG, LOG_ERFC, LOG_ERFC_LONG, LOG_QUOTIENT, TANH
-from numbagrad.jit.vmath_words import INF, IS_FLOAT32, MANTISSA, NAN, ONE_BITS, SMALLEST_NORMAL, Bits, Both, Real, vector
+from numbagrad.jit.vmath_words import INF, IS_FLOAT32, MANTISSA, NAN, ONE_BITS, SMALLEST_NORMAL, WHOLE, Bits, Both, Real, vector
 
 # ----- Machine operations -----
+
+
+@vector
+def absolute(x: Real) -> Real:
+    return fabs(x)
 
 
 @vector
@@ -44,6 +49,9 @@ def copysign(x: Real, y: Real) -> Real:
     return fcopysign(x, y)
 
 
+EXPONENT = Both(-(1 << 23), -(1 << 52))
+"""Sign and exponent."""
+
 # ----- Exponentials -----
 # x = n ln2 + r with whole n and |r| <= ln2 / 2 (Cody and Waite): n ln2 is taken away in two parts, the first so short that
 # its product with n is exact.
@@ -51,13 +59,9 @@ def copysign(x: Real, y: Real) -> Real:
 LOG2_E = 1.4426950408889634
 LN2_HIGH = Both(0.693145751953125, 0.69314718055966295651160180568695068359375)
 LN2_LOW = Both(1.42860682030941723212e-6, 2.8235290563031577122588448175013e-13)
-# Added and taken away, it rounds to a whole number, which then stands in its last bits.
-WHOLE = Both(1.5 * 2.0**23, 1.5 * 2.0**52)
 EXP_LOWEST = Both(-104.0, -746.0)
 EXP_HIGHEST = Both(89.0, 710.0)
 EXPM1_LOWEST = Both(-20.0, -40.0)
-# Sign and exponent.
-FIELD_SIGNED = Both(-(1 << 23), -(1 << 52))
 
 
 def _split_exponent(x: Real) -> tuple[Real, Real]:
@@ -70,12 +74,8 @@ def _split_exponent(x: Real) -> tuple[Real, Real]:
 def _times_two_to(y: Real, shifted: Real) -> Real:
     """y 2ⁿ, rounded once, in two steps because 2ⁿ may lie outside of the normal numbers."""
     field = shl(bits(shifted), MANTISSA)
-    half = iand(shl(bits(shifted), MANTISSA - 1), FIELD_SIGNED)
+    half = iand(shl(bits(shifted), MANTISSA - 1), EXPONENT)
     return y * from_bits(iadd(half, ONE_BITS)) * from_bits(iadd(isub(field, half), ONE_BITS))
-
-
-def _exp_of(shifted: Real, r: Real) -> Real:
-    return _times_two_to(fma(r * r, poly(r, EXP), r) + 1.0, shifted)
 
 
 @vector
@@ -83,7 +83,26 @@ def exp(x: Real) -> Real:
     x = EXP_LOWEST if x < EXP_LOWEST else x
     x = EXP_HIGHEST if x > EXP_HIGHEST else x
     shifted, r = _split_exponent(x)
-    return _exp_of(shifted, r)
+    return _times_two_to(fma(r * r, poly(r, EXP), r) + 1.0, shifted)
+
+
+def _exp_normal(x: Real) -> Real:
+    """exp where the result is a normal number."""
+    shifted, r = _split_exponent(x)
+    y = fma(r * r, poly(r, EXP), r) + 1.0
+    return y * from_bits(iadd(shl(bits(shifted), MANTISSA), ONE_BITS))
+
+
+def _exp_pair(x: Real) -> tuple[Real, Real]:
+    """exp of x <= 0, and what rounding took from it."""
+    x = EXP_LOWEST if x < EXP_LOWEST else x
+    shifted, r = _split_exponent(x)
+    n = shifted - WHOLE
+    lost = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x) - r)
+    one_r = 1.0 + r
+    rest = fma(r * r, poly(r, EXP), lost) + (r - (one_r - 1.0))
+    y = one_r + rest
+    return _times_two_to(y, shifted), _times_two_to((one_r - y) + rest, shifted)
 
 
 @vector
@@ -100,59 +119,60 @@ def expm1(x: Real) -> Real:
 # x = 2ⁿ (1 + f) with 1 + f between √½ and √2.
 
 SQRT_HALF_BITS = Both(0x3F3504F3, 0x3FE6A09E667F3BCD)
-FIELD = Both(0xFF << 23, 0x7FF << 52)
-FRACTION = Both((1 << 23) - 1, (1 << 52) - 1)
 SCALE = Both(2.0**25, 2.0**54)
-UNIT_BITS = Both((127 + 23) << 23, (1023 + 52) << 52)
-"""The bits of 2^MANTISSA, whose last bits count."""
-UNIT_BIAS = Both(2.0**23 + 127, 2.0**52 + 1023)
-UNIT_BIAS_SCALED = Both(2.0**23 + 127 + 25, 2.0**52 + 1023 + 54)
+SCALE_POWER = Both(25.0, 54.0)
+# n is kept in units that spare a multiplication: its float32 comes from the bits of the exponent where they stand.
+UNIT = Both(2.0**-23, 1.0)
 
 
-def _split_power(x: Real, bias: Real) -> tuple[Real, Real, Bits]:
-    """f and n of a normal x, and a number whose exponent field is that of 2ⁿ."""
-    moved = iadd(bits(x), ONE_BITS - SQRT_HALF_BITS)
-    f = from_bits(iadd(iand(moved, FRACTION), SQRT_HALF_BITS)) - 1.0
-    n = from_bits(ior(shr(moved, MANTISSA), UNIT_BITS)) - bias
-    return f, n, moved
-
-
-def _split_any_power(x: Real) -> tuple[Real, Real]:
-    """f and n of any positive x."""
-    tiny = x < SMALLEST_NORMAL
-    f, n, _ = _split_power(x * SCALE if tiny else x, UNIT_BIAS_SCALED if tiny else UNIT_BIAS)
-    return f, n
-
-
-def _log_tail(f: Real) -> tuple[Real, Real]:
-    """f²/2, and what is left of log(1 + f) - f + f²/2."""
-    square = 0.5 * f * f
+def _split_power(x: Real) -> tuple[Real, Real, Bits]:
+    """f, n and the bits of n in the place of the exponent, for a normal x."""
+    field = iand(isub(bits(x), SQRT_HALF_BITS), EXPONENT)
+    f = from_bits(isub(bits(x), field)) - 1.0
     if IS_FLOAT32:
-        return square, f * f * f * poly(f, LOG)
+        return f, to_float(field), field
+    # Few processors convert int64 to float64, so n becomes the last bits of 2^52.
+    return f, from_bits(ior(shr(iadd(field, ONE_BITS), MANTISSA), TWO_TO_52_BITS)) - (2.0**52 + 1023), field
+
+
+TWO_TO_52_BITS = (1023 + 52) << 52
+
+
+def _split_log(x: Real) -> tuple[Real, Real]:
+    """f and n of any x; n is infinite or nan where the logarithm is."""
+    tiny = x < SMALLEST_NORMAL
+    f, n, _ = _split_power(x * SCALE if tiny else x)
+    odd = SCALE_POWER / UNIT if x > 0.0 else (INF if x == 0.0 else NAN)
+    return f, (n if x < INF else x) - (odd if tiny else 0.0)
+
+
+def _log_bend(f: Real, start: Real) -> Real:
+    """start + log(1 + f) - f"""
+    if IS_FLOAT32:
+        return fma(f * f, poly(f, LOG), start)
     # Tang: in s = f / (2 + f) the series is that of atanh.
     s = f / (f + 2.0)
     z = s * s
-    return square, s * (square + z * poly(z, LOG_QUOTIENT))
-
-
-def _log_of(f: Real, n: Real) -> Real:
-    square, tail = _log_tail(f)
-    return fma(n, LN2_HIGH, f - (square - fma(n, LN2_LOW, tail)))
-
-
-def _log_limits(y: Real, x: Real) -> Real:
-    """y, but what log gives where x is not a positive number."""
-    y = y if x < INF else INF
-    return y if x > 0.0 else (-INF if x == 0.0 else NAN)
+    return fma(s, fma(z, poly(z, LOG_QUOTIENT), -f), start)
 
 
 @vector
 def log(x: Real) -> Real:
-    f, n = _split_any_power(x)
-    return _log_limits(_log_of(f, n), x)
+    f, n = _split_log(x)
+    return fma(n, LN2_HIGH * UNIT, _log_bend(f, fma(n, LN2_LOW * UNIT, f)))
 
 
-TWICE_BIAS_FIELD = Both(255 << 23, 2047 << 52)
+TWO_BITS = Both(128 << 23, 1024 << 52)
+
+
+def _log_of_sum(u: Real, lost: Real) -> Real:
+    """log(u + lost) for a normal u and a lost that is less than its last place."""
+    start, n, field = _split_power(u)
+    # Twice and half, because 2⁻ⁿ may be too small for a normal number.
+    scaled = lost * from_bits(isub(TWO_BITS, field)) * 0.5
+    f = start + scaled
+    rest = fma(n, LN2_LOW * UNIT, (start - f) + scaled)
+    return fma(n, LN2_HIGH * UNIT, f + _log_bend(f, rest))
 
 
 @vector
@@ -161,12 +181,14 @@ def log1p(x: Real) -> Real:
     big = x > 1.0
     # u + lost is exactly 1 + x (Dekker).
     lost = (1.0 if big else x) - (u - (x if big else 1.0))
-    f, n, moved = _split_power(u, UNIT_BIAS)
-    f = f + lost * 0.5 * from_bits(isub(TWICE_BIAS_FIELD, iand(moved, FIELD)))
-    return fcopysign(_log_limits(_log_of(f, n), u), x)
+    y = _log_of_sum(u, lost) if u < INF else u
+    return fcopysign(y if u > 0.0 else (-INF if u == 0.0 else NAN), x)
 
 
 # ----- Hyperbolic and logistic functions -----
+
+
+TANH_MAX = Both(20.0, 40.0)
 
 
 @vector
@@ -174,19 +196,27 @@ def tanh(x: Real) -> Real:
     a = fabs(x)
     z = a * a
     small = fma(a * z, poly(z, TANH), a)
-    large = 1.0 - 2.0 / (exp(a + a) + 1.0)
+    twice = a + a
+    large = 1.0 - 2.0 / (_exp_normal(TANH_MAX if twice > TANH_MAX else twice) + 1.0)
     return fcopysign(small if a < 0.625 else large, x)
 
 
 @vector
 def sigmoid(x: Real) -> Real:
-    e = exp(-fabs(x))
-    return (e if x < 0.0 else 1.0) / (1.0 + e)
+    e, e_lost = _exp_pair(-fabs(x))
+    bottom = 1.0 + e
+    bottom_lost = (e - (bottom - 1.0)) + e_lost
+    negative = x < 0.0
+    y = (e if negative else 1.0) / bottom
+    # What rounding took from both, over the bottom: that is 1 - y or y, nearly enough.
+    return fma((e_lost if negative else 0.0) - y * bottom_lost, (1.0 - y) if negative else y, y)
 
 
 @vector
 def softplus(x: Real) -> Real:
-    rest = log1p(exp(-fabs(x)))
+    e, e_lost = _exp_pair(-fabs(x))
+    u = 1.0 + e
+    rest = _log_of_sum(u, (e - (u - 1.0)) + e_lost)
     return (x if x > 0.0 else 0.0) + rest
 
 

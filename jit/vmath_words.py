@@ -43,3 +43,5 @@ MANTISSA = Both(23, 52)
 SMALLEST_NORMAL = Both(2.0**-126, 2.0**-1022)
 ONE_BITS = Both(127 << 23, 1023 << 52)
 """The bits of 1.0."""
+# Added and taken away, it rounds to a whole number, which then stands in its last bits.
+WHOLE = Both(1.5 * 2.0**23, 1.5 * 2.0**52)

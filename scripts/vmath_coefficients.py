@@ -52,10 +52,10 @@ FITS = {
     "EXP": Fit(
         smooth(lambda r: (mp.expm1(r) - r) / r**2), -ln2 * 0.5001, ln2 * 0.5001, 4, 10, lambda r: r**2 * mp.exp(-r)
     ),
-    # log(1 + f) = f - f²/2 + f³ LOG(f), on [1/√2, √2] - 1.
+    # log(1 + f) = f + f² LOG(f), on [1/√2, √2] - 1.
     "LOG": Fit(
-        smooth(lambda f: (mp.log1p(f) - f + f**2 / 2) / f**3), 1 / sqrt2 - 1, sqrt2 - 1, 8, None,
-        lambda f: f**3 / mp.log1p(f) if f else 0,
+        smooth(lambda f: (mp.log1p(f) - f) / f**2), 1 / sqrt2 - 1, sqrt2 - 1, 7, None,
+        lambda f: f**2 / mp.log1p(f) if f else 0,
     ),
     # log(1 + f) = f - f²/2 + s (f²/2 + s² LOG_QUOTIENT(s²)) with s = f / (2 + f).
     "LOG_QUOTIENT": Fit(
@@ -73,6 +73,12 @@ FITS = {
     # erf(x) = 1 - exp(LOG_ERFC(x)) from 0.9 to where it rounds to 1; the error counts against 1.
     "LOG_ERFC": Fit(lambda x: mp.log(mp.erfc(x)), mp.mpf("0.9"), mp.mpf(4), 6, None, mp.erfc),
     "LOG_ERFC_LONG": Fit(lambda x: mp.log(mp.erfc(x)), mp.mpf("0.9"), mp.mpf(6), None, 18, mp.erfc),
+    # sin(r) = r + r³ SIN(r²), cos(r) = 1 - r²/2 + r⁴ COS(r²), tan(r) = r + r³ TAN(r²) for |r| <= π/4.
+    "SIN": Fit(smooth(lambda z: (mp.sin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z), mp.mpf(0), (pi / 4) ** 2 * 1.001, 2, 5, lambda z: z),
+    "COS": Fit(
+        smooth(lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2), mp.mpf(0), (pi / 4) ** 2 * 1.001, 2, 5, lambda z: z**2
+    ),
+    "TAN": Fit(smooth(lambda z: (mp.tan(mp.sqrt(z)) / mp.sqrt(z) - 1) / z), mp.mpf(0), (pi / 4) ** 2 * 1.001, 5, 13, lambda z: z),
 }
 
 
@@ -124,7 +130,7 @@ def rounded(fit, degree, dtype):
     """Coefficients in a dtype, and the error that remains."""
     size = 24 * (degree + 4)
     grid = [(fit.low + fit.high) / 2 - (fit.high - fit.low) / 2 * mp.cos(pi * (i + half) / size) for i in range(size)]
-    exact, weight = [fit.f(x) for x in grid], [mp.mpf(fit.weight(x)) for x in grid]
+    exact, weight = [fit.f(x) for x in grid], [abs(mp.mpf(fit.weight(x))) for x in grid]
     done = []
     for k in range(degree + 1):
         left = [(y - mp.polyval(done[::-1], x)) / x**k for x, y in zip(grid, exact)]
