@@ -1,9 +1,6 @@
 """Linear algebra on Tensors, under NumPy's names."""
 
-try:
-    import numbagrad.ops.linalg as _linalg
-    from numbagrad.ops.linalg import *  # noqa: F403
+import numbagrad.ops.linalg as _linalg
+from numbagrad.ops.linalg import *  # noqa: F403
 
-    __all__ = list(_linalg.__all__)
-except ImportError:
-    __all__ = []
+__all__ = list(getattr(_linalg, "__all__", ()))

@@ -162,6 +162,14 @@ _SIMPLIFY: Mapping[str, Callable[..., ScalarExpr | None]] = {
 }
 
 
+CHEAP = frozenset(
+    ("add", "subtract", "multiply", "negative", "absolute", "gmul", "where", "floor", "ceil", "rint", "trunc", "copysign")
+    + ("greater", "greater_equal", "less", "less_equal", "equal", "not_equal")
+    + ("logical_and", "logical_or", "logical_not")
+)
+"""Scalar functions that cost about one instruction."""
+
+
 class Vocabulary:
     """`s`: every attribute builds a call of the scalar function of that name."""
 

@@ -14,12 +14,16 @@ from typing import Any
 import numpy as np
 
 from numbagrad.jit import backend, memory, team
-from numbagrad.jit.expr import ScalarExpr
+from numbagrad.jit.expr import CHEAP, ScalarExpr, topological
 from numbagrad.jit.kernel import Input, KernelSpec, kernel_for
 from numbagrad.jit.reference import evaluate
 
-CHUNK = 65536
-"""Elements per piece of threaded work. Fixed, so that results never depend on the number of threads."""
+PIECE_NS = 50_000
+"""Work of one piece when a map is spread over threads: handing it to another thread costs about a third of that."""
+
+CALL_NS = 0.8
+LOAD_NS = 0.15
+"""Rough time per element of a vectorised function call, and of each array read or written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,13 @@ class Program:
     exprs: tuple[ScalarExpr, ...]
     conditions: frozenset[str] = frozenset()
     """Inputs that are boolean."""
+
+    @property
+    def chunk(self) -> int:
+        """Elements per piece of threaded work. The results do not depend on it."""
+        calls = sum(e.op not in CHEAP for e in topological(*self.exprs) if e.args)
+        ns = LOAD_NS * (len(self.inputs) + len(self.exprs)) + CALL_NS * calls
+        return max(16384, int(PIECE_NS / ns) // 16384 * 16384)
 
     def spec(self, loop: str, modes: Sequence[str], dtype: str) -> KernelSpec:
         """The kernel that runs this program over `loop`, with each input in its mode."""
@@ -143,11 +154,11 @@ def _run_flat(program: Program, operands: Sequence[Any], outs: list[np.ndarray],
     modes = ["dense" if isinstance(a, np.ndarray) else "number" for a in operands]
     kernel = kernel_for(program.spec("flat", modes, dtype.name)).entry
     size = outs[0].size
-    if size <= CHUNK or team.get_num_threads() == 1:
+    if team.get_num_threads() == 1 or size <= 2 * program.chunk:
         kernel(*operands, *outs)
         return
     flats = [a.reshape(-1) if isinstance(a, np.ndarray) else a for a in (*operands, *outs)]
-    team.run_flat(kernel, flats, size, CHUNK)
+    team.run_flat(kernel, flats, size, program.chunk)
 
 
 def _run_nested(
@@ -169,14 +180,14 @@ def _run_nested(
     loop = [0, rows, lengths[-1], len(lengths) - 1, *lengths[:-1]]
     for s in strides:
         loop += s
-    per_chunk = max(1, CHUNK // lengths[-1])
+    per_chunk = max(1, program.chunk // lengths[-1])
 
     def part(k: int) -> None:
         here = np.array(loop)
         here[0], here[1] = k * per_chunk, min(rows, (k + 1) * per_chunk)
         kernel(here, *operands, *outs)
 
-    if rows <= per_chunk or team.get_num_threads() == 1:
+    if team.get_num_threads() == 1 or rows <= 2 * per_chunk:
         kernel(np.array(loop), *operands, *outs)
     else:
         team.run_chunks(part, -(-rows // per_chunk))
