@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from numbagrad.engine.tensor import Tensor, wrap
-from numbagrad.ops.operands import holds_tensor
+from numbagrad.ops.operands import as_tensor, holds_tensor
+from numbagrad.ops.registry import stands_for
 
 _KINDS = "biufc"
 
@@ -91,7 +94,14 @@ def array(
     return made.requires_grad_() if requires_grad else made
 
 
-def asarray(a: Any, dtype: Any = None, *, copy: bool | None = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def asarray(
+    a: Any,
+    dtype: Any = None,
+    *,
+    copy: bool | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A tensor that shares memory with `a` where it can; a Tensor is returned as it is.
 
     Examples
@@ -158,7 +168,9 @@ def number_dtype(dtype: Any) -> np.dtype | None:
         return None
     made = np.dtype(dtype)
     if made.kind not in _KINDS:
-        raise TypeError(f"a Tensor holds numbers, so its dtype cannot be {made}; use a float, int, bool or complex dtype")
+        raise TypeError(
+            f"a Tensor holds numbers, so its dtype cannot be {made}; use a float, int, bool or complex dtype"
+        )
     return made
 
 
@@ -174,10 +186,74 @@ def finish(made: np.ndarray, requires_grad: bool) -> Tensor:
     return out.requires_grad_() if requires_grad else out
 
 
+def from_numpy(a: np.ndarray) -> Tensor:
+    """A tensor that shares the memory of an ndarray.
+
+    Raises
+    ------
+    TypeError
+        If `a` is no ndarray of numbers; `asarray` takes more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import numbagrad as ng
+    >>> a = np.zeros(2)
+    >>> x = ng.from_numpy(a)
+    >>> x[0] = 5.0
+    >>> a
+    array([5., 0.])
+    """
+    if not isinstance(a, np.ndarray):
+        raise TypeError(f"from_numpy wants an ndarray, got {type(a).__name__}; numbagrad.tensor takes any data")
+    return wrap(_array_of(a, None, copy=None))
+
+
+@stands_for(np.ascontiguousarray)
+def ascontiguousarray(a: Any, dtype: Any = None) -> Tensor:
+    """A tensor whose memory is C-contiguous and that has at least one axis; `a` itself if it is so.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.ascontiguousarray(ng.ones((2, 3)).T).strides
+    (16, 8)
+    """
+    from numbagrad.ops import conversion, shape
+
+    x = shape.atleast_1d(asarray(a, dtype))
+    return x if x._data.flags.c_contiguous else conversion.clone(x, order="C")
+
+
 # ----- Filled -----
 
 
-def zeros(shape: Any, dtype: Any = float, order: str = "C", *, requires_grad: bool = False, device: str | None = None) -> Tensor:
+def _keywords(function: Callable[..., np.ndarray]) -> Callable[..., Tensor]:
+    """Give a function that makes arrays the keywords `requires_grad` and `device`, and its dtype the checks."""
+
+    @functools.wraps(function)
+    def make(*args: Any, requires_grad: bool = False, device: str | None = None, **kwargs: Any) -> Tensor:
+        check_device(device)
+        return finish(function(*args, **kwargs), requires_grad)
+
+    parameters = [*inspect.signature(function).parameters.values()]
+    make.__signature__ = inspect.Signature([*parameters, *_OWN_KEYWORDS], return_annotation=Tensor)  # type: ignore[attr-defined]
+    return make
+
+
+_OWN_KEYWORDS = [
+    inspect.Parameter("requires_grad", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool),
+    inspect.Parameter("device", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=str | None),
+]
+
+
+def _plain(value: Any) -> Any:
+    """The values of a Tensor. What is made from it by counting or copying shapes has no gradient."""
+    return value._data if isinstance(value, Tensor) else value
+
+
+@_keywords
+def zeros(shape: Any, dtype: Any = float, order: str = "C") -> np.ndarray:
     """A tensor of zeros.
 
     Examples
@@ -186,11 +262,11 @@ def zeros(shape: Any, dtype: Any = float, order: str = "C", *, requires_grad: bo
     >>> ng.zeros(3)
     tensor([0., 0., 0.])
     """
-    check_device(device)
-    return finish(np.zeros(shape, number_dtype(dtype), order), requires_grad)
+    return np.zeros(shape, number_dtype(dtype), order)
 
 
-def ones(shape: Any, dtype: Any = None, order: str = "C", *, requires_grad: bool = False, device: str | None = None) -> Tensor:
+@_keywords
+def ones(shape: Any, dtype: Any = None, order: str = "C") -> np.ndarray:
     """A tensor of ones.
 
     Examples
@@ -199,10 +275,332 @@ def ones(shape: Any, dtype: Any = None, order: str = "C", *, requires_grad: bool
     >>> ng.ones((1, 2))
     tensor([[1., 1.]])
     """
+    return np.ones(shape, number_dtype(dtype), order)
+
+
+@_keywords
+def empty(shape: Any, dtype: Any = float, order: str = "C") -> np.ndarray:
+    """A tensor whose values are whatever the memory held.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.empty((2, 3)).shape
+    (2, 3)
+    """
+    return np.empty(shape, number_dtype(dtype), order)
+
+
+@stands_for(np.full)
+def full(
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "C",
+    *,
+    requires_grad: bool = False,
+    device: str | None = None,
+) -> Tensor:
+    """A tensor of one value. A gradient flows back to a Tensor that is the value.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.full(3, 7.0)
+    tensor([7., 7., 7.])
+    """
     check_device(device)
-    return finish(np.ones(shape, number_dtype(dtype), order), requires_grad)
+    if isinstance(fill_value, Tensor):
+        return _filled(fill_value, shape, dtype, requires_grad)
+    return finish(np.full(shape, fill_value, number_dtype(dtype), order), requires_grad)
+
+
+def _filled(value: Tensor, shape: Any, dtype: Any, requires_grad: bool) -> Tensor:
+    from numbagrad.ops import conversion
+    from numbagrad.ops.shape import broadcast_to
+
+    wide = conversion.clone(broadcast_to(value, shape))
+    made = wide if dtype is None else conversion.astype(wide, number_dtype(dtype))
+    return made.requires_grad_() if requires_grad else made
+
+
+@stands_for(np.zeros_like)
+@_keywords
+def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None) -> np.ndarray:
+    """Zeros of the shape and dtype of another tensor.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.zeros_like(ng.tensor([1, 2]))
+    tensor([0, 0])
+    """
+    return np.zeros_like(_plain(a), number_dtype(dtype), order, subok, shape)
+
+
+@stands_for(np.ones_like)
+@_keywords
+def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None) -> np.ndarray:
+    """Ones of the shape and dtype of another tensor.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.ones_like(ng.tensor([1.5, 2.5]))
+    tensor([1., 1.])
+    """
+    return np.ones_like(_plain(a), number_dtype(dtype), order, subok, shape)
+
+
+@stands_for(np.empty_like)
+@_keywords
+def empty_like(
+    prototype: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
+) -> np.ndarray:
+    """Uninitialised, of the shape and dtype of another tensor.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.empty_like(ng.ones((2, 3))).shape
+    (2, 3)
+    """
+    return np.empty_like(_plain(prototype), number_dtype(dtype), order, subok, shape)
+
+
+@stands_for(np.full_like)
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    requires_grad: bool = False,
+    device: str | None = None,
+) -> Tensor:
+    """One value, in the shape and dtype of another tensor. A gradient flows back to a Tensor that is the value.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.full_like(ng.tensor([1.0, 2.0]), 5)
+    tensor([5., 5.])
+    """
+    check_device(device)
+    like = np.asarray(_plain(a))
+    if isinstance(fill_value, Tensor):
+        return _filled(fill_value, like.shape if shape is None else shape, dtype or like.dtype, requires_grad)
+    return finish(np.full_like(like, fill_value, number_dtype(dtype), order, subok, shape), requires_grad)
+
+
+# ----- Ranges and matrices -----
+
+
+@_keywords
+def arange(start: Any = None, stop: Any = None, step: Any = None, dtype: Any = None) -> np.ndarray:
+    """Evenly spaced values from `start` up to, but without, `stop`; a single number is the `stop`.
+
+    Parameters
+    ----------
+    start, stop, step : number
+        By default from 0 in steps of 1.
+    dtype : dtype, optional
+        Default: what the numbers have.
+    requires_grad : bool, optional
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.arange(3.0)
+    tensor([0., 1., 2.])
+    """
+    if start is None and stop is None:
+        raise TypeError("arange: stop is missing; write arange(stop) or arange(start, stop)")
+    if start is None or stop is None:
+        start, stop = 0, stop if start is None else start
+    return np.arange(_plain(start), _plain(stop), _plain(step), number_dtype(dtype))
+
+
+@stands_for(np.linspace)
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    requires_grad: bool = False,
+    device: str | None = None,
+) -> Any:
+    """`num` evenly spaced values between two. Gradients flow back to `start` and `stop`.
+
+    Parameters
+    ----------
+    start, stop : array_like
+    num : int, optional
+    endpoint : bool, optional
+        Whether `stop` is the last value.
+    retstep : bool, optional
+        Also return the step.
+    dtype : dtype, optional
+    axis : int, optional
+        Where the new axis stands when the ends are arrays.
+    requires_grad : bool, optional
+
+    Returns
+    -------
+    Tensor, or (Tensor, step)
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.linspace(0, 1, 3)
+    tensor([0. , 0.5, 1. ])
+    """
+    check_device(device)
+    if any(isinstance(end, Tensor) and end.requires_grad for end in (start, stop)):
+        return _tracked_line(start, stop, num, endpoint, retstep, dtype, axis)
+    made = np.linspace(_plain(start), _plain(stop), num, endpoint, retstep, number_dtype(dtype), axis)
+    return (finish(made[0], requires_grad), made[1]) if retstep else finish(made, requires_grad)
+
+
+def _tracked_line(start: Any, stop: Any, num: int, endpoint: bool, retstep: bool, dtype: Any, axis: int) -> Any:
+    from numbagrad.ops import conversion, shape
+
+    start, stop = as_tensor(start, "start"), as_tensor(stop, "stop")
+    real = np.result_type(start.dtype, stop.dtype, np.float32)
+    ndim = max(start.ndim, stop.ndim)
+    weights = np.linspace(0, 1, num, endpoint).astype(real).reshape((-1,) + (1,) * ndim)
+    line = shape.moveaxis(start * (1 - weights) + stop * weights, 0, axis)
+    line = line if dtype is None else conversion.astype(line, number_dtype(dtype))
+    return (line, (stop - start) / max(num - endpoint, 1)) if retstep else line
+
+
+@stands_for(np.logspace)
+@_keywords
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
+) -> np.ndarray:
+    """`num` values from ``base**start`` to ``base**stop``, evenly spaced on a log scale.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.logspace(0, 2, 3)
+    tensor([  1.,  10., 100.])
+    """
+    return np.logspace(*_ends(start, stop, "logspace"), num, endpoint, _plain(base), number_dtype(dtype), axis)
+
+
+@stands_for(np.geomspace)
+@_keywords
+def geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> np.ndarray:
+    """`num` values between two, each the same multiple of the one before.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.geomspace(1, 16, 3)
+    tensor([ 1.,  4., 16.])
+    """
+    return np.geomspace(*_ends(start, stop, "geomspace"), num, endpoint, number_dtype(dtype), axis)
+
+
+def _ends(start: Any, stop: Any, op: str) -> tuple[Any, Any]:
+    if any(isinstance(end, Tensor) and end.requires_grad for end in (start, stop)):
+        raise NotImplementedError(
+            f"{op} has no gradient with respect to its ends; write it as exp(linspace(log(start), log(stop), num))"
+        )
+    return _plain(start), _plain(stop)
+
+
+@_keywords
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = float, order: str = "C") -> np.ndarray:
+    """Ones on diagonal `k`, zeros elsewhere.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.eye(2)
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    return np.eye(N, M, k, number_dtype(dtype), order)
+
+
+@_keywords
+def identity(n: int, dtype: Any = None) -> np.ndarray:
+    """The identity matrix.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.identity(2)
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    return np.identity(n, number_dtype(dtype))
+
+
+@_keywords
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> np.ndarray:
+    """Ones on and below diagonal `k`, zeros above.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.tri(2)
+    tensor([[1., 0.],
+            [1., 1.]])
+    """
+    return np.tri(N, M, k, number_dtype(dtype))
+
+
+def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
+    """Call a function with the coordinates of all elements of a shape, as tensors.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.fromfunction(lambda i, j: i + 10 * j, (2, 2))
+    tensor([[ 0., 10.],
+            [ 1., 11.]])
+    """
+    return function(*map(wrap, np.indices(shape, number_dtype(dtype))), **kwargs)
 
 
 METHODS: dict[str, Callable[..., Any]] = {}
 
-__all__ = ["array", "asarray", "ones", "tensor", "zeros"]
+__all__ = [
+    "arange",
+    "array",
+    "asarray",
+    "ascontiguousarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_numpy",
+    "fromfunction",
+    "full",
+    "full_like",
+    "geomspace",
+    "identity",
+    "linspace",
+    "logspace",
+    "ones",
+    "ones_like",
+    "tensor",
+    "tri",
+    "zeros",
+    "zeros_like",
+]
