@@ -177,9 +177,7 @@ def _read_term(term: str, subscripts: str) -> list[Any]:
     before, dots, after = term.partition("...")
     for letter in before + after:
         if not (letter.isascii() and letter.isalpha()):
-            raise ValueError(
-                f"einsum: invalid subscript {letter!r} in {subscripts!r}, subscripts must be letters"
-            )
+            raise ValueError(f"einsum: invalid subscript {letter!r} in {subscripts!r}, subscripts must be letters")
     return [*map(ord, before), *([Ellipsis] if dots else []), *map(ord, after)]
 
 
@@ -189,9 +187,7 @@ def _complete(
     """Check the terms against the operands, name the axes of ellipses, and work out an output that was left out."""
     if len(terms) != len(ndims):
         raise ValueError(f"einsum: {written!r} has subscripts for {len(terms)} operands, got {len(ndims)}")
-    inputs = tuple(
-        _expand(t, ndim, nr, written) for nr, (t, ndim) in enumerate(zip(terms, ndims, strict=True))
-    )
+    inputs = tuple(_expand(t, ndim, nr, written) for nr, (t, ndim) in enumerate(zip(terms, ndims, strict=True)))
     dots = [ndim - len(t) + 1 for t, ndim in zip(terms, ndims, strict=True) if Ellipsis in t]
     widest = _ellipsis_labels(max(dots, default=0))
     if output is None:
@@ -212,11 +208,10 @@ def _expand(term: list[Any], ndim: int, nr: int, written: Any) -> Labels:
     missing = ndim - len(term) + 1 if Ellipsis in term else ndim - len(term)
     if missing < 0 or (missing and Ellipsis not in term):
         raise ValueError(
-            f"einsum: operand {nr} has {ndim} axes, but {written!r} has {len(term) - (Ellipsis in term)} subscripts for it"
+            f"einsum: operand {nr} has {ndim} axes, but {written!r} has "
+            f"{len(term) - (Ellipsis in term)} subscripts for it"
         )
-    return tuple(
-        label for part in term for label in (_ellipsis_labels(missing) if part is Ellipsis else (part,))
-    )
+    return tuple(label for part in term for label in (_ellipsis_labels(missing) if part is Ellipsis else (part,)))
 
 
 def _name(label: int) -> str:
@@ -228,9 +223,7 @@ def _read_sublists(args: Sequence[Any], ndims: Sequence[int]) -> tuple[tuple[Lab
     """The same for the form (operand, labels, operand, labels, ..., labels of the output)."""
     terms, output = [list(t) for t in args[1::2]], list(args[-1]) if len(args) % 2 else None
     for label in (label for t in (*terms, output or []) for label in t):
-        if label is not Ellipsis and not (
-            isinstance(label, (int, np.integer)) and 0 <= label < _ELLIPSIS_LABELS // 2
-        ):
+        if label is not Ellipsis and not (isinstance(label, (int, np.integer)) and 0 <= label < _ELLIPSIS_LABELS // 2):
             raise ValueError(f"einsum: a label must be Ellipsis or an integer from 0 on, got {label!r}")
     return _complete(terms, output, ndims, [*terms, *([output] if output is not None else [])])
 
@@ -247,7 +240,8 @@ def _sizes(tensors: Sequence[Tensor], inputs: Sequence[Labels]) -> dict[int, int
             if n != known and n != 1 and known != 1:
                 shapes = " ".join(str(t.shape) for t in tensors)
                 raise ValueError(
-                    f"einsum: subscript {_name(label)} stands for axes of lengths {known} and {n}; operands have shapes {shapes}"
+                    f"einsum: subscript {_name(label)} stands for axes of lengths {known} and {n}; "
+                    f"operands have shapes {shapes}"
                 )
             sizes[label] = n if known == 1 else known
     return sizes
@@ -261,7 +255,8 @@ def _without_repeats(x: Tensor, labels: Labels) -> tuple[Tensor, Labels]:
         lengths = {n for n, other in zip(x.shape, labels, strict=True) if other == label}
         if len(lengths) > 1:
             raise ValueError(
-                f"einsum: the axes of subscript {_name(label)} in one operand have lengths {sorted(lengths)}, shape {x.shape}"
+                f"einsum: the axes of subscript {_name(label)} in one operand have lengths {sorted(lengths)}, "
+                f"its shape is {x.shape}"
             )
     return _take_diagonals(x, labels=_small(labels, labels), out=_small(unique, labels)), unique
 
@@ -272,13 +267,9 @@ def _small(labels: Labels, known: Iterable[int]) -> list[int]:
     return [numbers[label] for label in labels]
 
 
-def _without_ones(
-    x: Tensor, labels: Labels, sizes: Mapping[int, int], before: set[int]
-) -> tuple[Tensor, Labels]:
+def _without_ones(x: Tensor, labels: Labels, sizes: Mapping[int, int], before: set[int]) -> tuple[Tensor, Labels]:
     """Leave out the axes of length one whose label another operand has: in full length, or earlier."""
-    kept = tuple(
-        k for k, n in zip(labels, x.shape, strict=True) if n == sizes[k] and not (n == 1 and k in before)
-    )
+    kept = tuple(k for k, n in zip(labels, x.shape, strict=True) if n == sizes[k] and not (n == 1 and k in before))
     if kept == labels:
         return x, labels
     return reshape(x, tuple(sizes[k] for k in kept)), kept
@@ -293,7 +284,7 @@ def _summed(x: Tensor, labels: Labels, others: set[int]) -> tuple[Tensor, Labels
 
 
 def _prepared(tensors: Sequence[Tensor], inputs: Sequence[Labels], out: Labels) -> list[Term]:
-    """Operands in which no label repeats, none stretches, and each is in two at least of the operands and the output."""
+    """Operands in which no label repeats or stretches, and each is in two at least of operands and output."""
     sizes = _sizes(tensors, inputs)
     terms: list[Term] = []
     for t, labels in zip(tensors, inputs, strict=True):
@@ -305,9 +296,7 @@ def _prepared(tensors: Sequence[Tensor], inputs: Sequence[Labels], out: Labels) 
 
 
 @functools.lru_cache(maxsize=1024)
-def _is_plain(
-    left: Labels, right: Labels, out: Labels, x_shape: tuple[int, ...], y_shape: tuple[int, ...]
-) -> bool:
+def _is_plain(left: Labels, right: Labels, out: Labels, x_shape: tuple[int, ...], y_shape: tuple[int, ...]) -> bool:
     """Whether two operands are prepared already."""
     sizes = dict(zip(left, x_shape, strict=True))
     return (
@@ -359,9 +348,7 @@ def _path(terms: Sequence[Term], out: Labels, optimize: Any) -> Path:
 
 
 @functools.lru_cache(maxsize=256)
-def _search_path(
-    inputs: tuple[Labels, ...], shapes: tuple[tuple[int, ...], ...], out: Labels, how: Any
-) -> Path:
+def _search_path(inputs: tuple[Labels, ...], shapes: tuple[tuple[int, ...], ...], out: Labels, how: Any) -> Path:
     dummies = [np.broadcast_to(0.0, shape) for shape in shapes]
     pairs = [part for pair in zip(dummies, inputs, strict=True) for part in pair]
     return np.einsum_path(*pairs, out, optimize=how)[0][1:]
@@ -409,17 +396,13 @@ def einsum(*operands: Any, dtype: Any = None, optimize: Any = False) -> Tensor:
     if not operands:
         raise ValueError("einsum: give the subscripts and at least one operand, as in einsum('ij->ji', x)")
     subscripts, arrays = (
-        (operands[0], operands[1:])
-        if isinstance(operands[0], str)
-        else (None, operands[: len(operands) // 2 * 2 : 2])
+        (operands[0], operands[1:]) if isinstance(operands[0], str) else (None, operands[: len(operands) // 2 * 2 : 2])
     )
     tensors = [as_tensor(a, f"operand {nr}") for nr, a in enumerate(arrays)]
     if dtype is not None:
         tensors = [astype(t, dtype) for t in tensors]
     ndims = tuple(t.ndim for t in tensors)
-    inputs, out = (
-        _read_sublists(operands, ndims) if subscripts is None else _read_subscripts(subscripts, ndims)
-    )
+    inputs, out = _read_sublists(operands, ndims) if subscripts is None else _read_subscripts(subscripts, ndims)
     if len(tensors) == 2 and _is_plain(*inputs, out, tensors[0].shape, tensors[1].shape):
         return _contract(*tensors, left=inputs[0], right=inputs[1], out=out)
     terms = _prepared(tensors, inputs, out)

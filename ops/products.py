@@ -16,14 +16,16 @@ from numbagrad.engine.tensor import Tensor, edge_of
 from numbagrad.jit import memory
 from numbagrad.ops.arithmetic import multiply
 from numbagrad.ops.conversion import astype, conj
+from numbagrad.ops.diagonals import diagonal
 from numbagrad.ops.einsum import einsum, push_product, tensordot
 from numbagrad.ops.indexing import getitem
 from numbagrad.ops.joining import stack
 from numbagrad.ops.operands import as_tensor
 from numbagrad.ops.primitive import primitive
+from numbagrad.ops.reductions import sum as sum_over
 from numbagrad.ops.registry import stands_for
 from numbagrad.ops.saved import check_saved, versions_of
-from numbagrad.ops.shape import reshape, transpose
+from numbagrad.ops.shape import matrix_transpose, reshape, transpose
 
 _new = object.__new__
 _POOLED_ITEMS = memory.POOLED_FROM_BYTES // 8
@@ -32,14 +34,9 @@ _POOLED_ITEMS = memory.POOLED_FROM_BYTES // 8
 # ----- Views that rules need -----
 
 
-def _swapped(x: Tensor) -> Tensor:
-    """The last two axes exchanged."""
-    return transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
-
-
 def adjoint(x: Tensor) -> Tensor:
     """Conjugate transpose of the last two axes."""
-    return _swapped(conj(x))
+    return matrix_transpose(conj(x))
 
 
 def _as_rows(x: Tensor) -> Tensor:
@@ -122,8 +119,8 @@ class _Plain:
         x, y = self._saved(node)
         if mode.enabled:
             return (
-                _matmul(grad, _swapped(y)) if self.wants[0] else None,
-                _matmul(_swapped(x), grad) if self.wants[1] else None,
+                _matmul(grad, matrix_transpose(y)) if self.wants[0] else None,
+                _matmul(matrix_transpose(x), grad) if self.wants[1] else None,
             )
         g = grad._data
         return (
@@ -374,7 +371,7 @@ def vecmat(x1: Any, x2: Any, /) -> Tensor:
     """
     x, y = as_tensor(x1, "x1"), as_tensor(x2, "x2")
     _check_core("vecmat", x, y, x.shape[-1:], y.shape[-2:-1])
-    return vector(_swapped(matmul(row(conj(x)), y)))
+    return vector(matrix_transpose(matmul(row(conj(x)), y)))
 
 
 @stands_for(np.kron)
@@ -451,7 +448,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     lengths = x.shape[-1:], y.shape[-1:]
     if not {*lengths} <= {(2,), (3,)}:
         raise ValueError(
-            f"cross: incompatible dimensions for cross product (dimension must be 2 or 3), shapes {x.shape} and {y.shape}"
+            "cross: incompatible dimensions for cross product (dimension must be 2 or 3), got shapes "
+            f"{x.shape} and {y.shape}"
         )
     out = _cross(_in_space(x), _in_space(y))
     if lengths == ((2,), (2,)):
@@ -467,31 +465,6 @@ def _in_space(x: Tensor) -> Tensor:
         return x
     first, second = getitem(x, (..., 0)), getitem(x, (..., 1))
     return stack([first, second, np.zeros(first.shape, x.dtype)], axis=-1)
-
-
-@primitive(linear=True, name="trace")
-def _trace(x, *, offset, axis1, axis2):
-    return np.trace(x, offset, axis1, axis2)
-
-
-@_trace.vjp("x")
-def _(g, x_shape, offset, axis1, axis2):
-    return _along_diagonal(g, shape=x_shape, offset=offset, axis1=axis1, axis2=axis2)
-
-
-@primitive(linear=True, name="along_diagonal")
-def _along_diagonal(x, *, shape, offset, axis1, axis2):
-    """`x` in every place of a diagonal, 0 elsewhere."""
-    made = np.zeros(shape, x.dtype)
-    diagonal = np.diagonal(made, offset, axis1, axis2)
-    diagonal.flags.writeable = True
-    diagonal[...] = x[..., None]
-    return made
-
-
-@_along_diagonal.vjp("x")
-def _(g, offset, axis1, axis2):
-    return _trace(g, offset=offset, axis1=axis1, axis2=axis2)
 
 
 @stands_for(np.trace)
@@ -519,7 +492,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     tensor(5.)
     """
     x = as_tensor(a, "a")
-    return _trace(x if dtype is None else astype(x, dtype), offset=offset, axis1=axis1, axis2=axis2)
+    return sum_over(diagonal(x if dtype is None else astype(x, dtype), offset, axis1, axis2), axis=-1)
 
 
 METHODS: dict[str, Callable[..., Any]] = {"dot": dot, "trace": trace}
