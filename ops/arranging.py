@@ -73,7 +73,7 @@ def flip(m: Any, axis: Shape | None = None) -> Tensor:
     """
     x = as_tensor(m, "m")
     axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim)
-    return getitem(x, tuple(_REVERSED if i in axes else slice(None) for i in range(x.ndim)) or ...)
+    return getitem(x, tuple(_REVERSED if i in axes else slice(None) for i in range(x.ndim)))
 
 
 @stands_for(np.flipud)
@@ -222,6 +222,8 @@ def tile(A: Any, reps: Any) -> Tensor:
     """
     x = as_tensor(A, "A")
     times = tuple(map(operator.index, np.ravel(reps)))
+    if any(t < 0 for t in times):
+        raise ValueError(f"tile: reps cannot be negative, got {reps}")
     ndim = max(x.ndim, len(times))
     times = (1,) * (ndim - len(times)) + times
     shape = (1,) * (ndim - x.ndim) + x.shape

@@ -217,7 +217,7 @@ def squeeze(a: Any, axis: Shape | None = None) -> Tensor:
 
 @stands_for(np.ravel)
 def ravel(a: Any, order: str = "C") -> Tensor:
-    """All elements along one axis: a view where the memory allows it.
+    """All elements along one axis, contiguous: a view where the memory allows it.
 
     Parameters
     ----------
@@ -238,8 +238,10 @@ def ravel(a: Any, order: str = "C") -> Tensor:
     x = as_tensor(a, "a")
     if order == "K":
         steps = [-abs(step) for step in x.strides]
-        return reshape(transpose(x, sorted(range(x.ndim), key=steps.__getitem__)), -1)
-    return reshape(x, -1, order)
+        x, order = transpose(x, sorted(range(x.ndim), key=steps.__getitem__)), "C"
+    flat = reshape(x, -1, order)
+    # NumPy promises contiguous memory.
+    return flat if flat._data.flags.c_contiguous else clone(flat)
 
 
 def flatten(a: Any, order: str = "C") -> Tensor:
