@@ -1,8 +1,9 @@
 """Decompositions of matrices, and what they determine.
 
-Factors are not unique (signs, phases, bases of subspaces). Losses that do not depend on that choice have a gradient,
-also where eigenvalues or singular values coincide: factors that would divide by their difference are left out. The
-result means nothing for other losses.
+Factors are not unique (signs, phases, bases of subspaces). Only losses that do not depend on that choice have a
+gradient. Where eigenvalues or singular values coincide, terms that divide by their difference are left out. That is
+right for losses of the values, of the polar factor U @ Vh, and of projections on whole eigenspaces. It is not for those
+to which the left out terms are 0 / 0: a matrix function V @ diag(f(w)) @ Vh, and second derivatives.
 
 Rules after Giles (2008), "Collected matrix derivative results"; Walter and Lehmann (2012) for QR; Murray (2016) for
 Cholesky; Townsend (2016) for singular values; Seeger et al. (2017), "Auto-differentiating linear algebra".
@@ -136,10 +137,12 @@ def _(g, out):
     return adjoint(_solve(r, adjoint(gq + matmul(q, middle + adjoint(middle)))))
 
 
-@primitive(name="qr_raw")
-def _qr_raw(x):
+def _qr_raw(x: Tensor) -> tuple[Tensor, Tensor]:
+    if _recorded(x):
+        raise NotImplementedError("qr: no gradient flows through mode 'raw'; take another mode, or pass a.detach()")
     with naming("qr", x):
-        return np.linalg.qr(x, "raw")
+        h, tau = np.linalg.qr(x._data, "raw")
+    return wrap(h), wrap(tau)
 
 
 @stands_for(np.linalg.qr)
@@ -262,8 +265,8 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     Notes
     -----
     Only losses that do not depend on the signs (phases) of the columns of U and rows of Vh, nor on the bases chosen
-    where singular values coincide or in the added columns and rows, have a gradient. Singular values of 0 that U or Vh
-    of the loss would divide by are left out.
+    where singular values coincide or in the added columns and rows, have a gradient. Terms that divide by a difference
+    of coinciding singular values, or by one that is 0, are left out; see :func:`eigh`.
 
     Examples
     --------
@@ -355,7 +358,9 @@ def eigh(a: Any, UPLO: str = "L") -> EighResult:
     Notes
     -----
     The gradient is Hermitian: both triangles are taken to vary together. Losses may not depend on the signs (phases)
-    of eigenvectors, nor on the basis chosen where eigenvalues coincide.
+    of eigenvectors, nor on the basis chosen where eigenvalues coincide. There, terms that divide by their difference
+    are left out, which is right for losses of eigenvalues and of projections on whole eigenspaces, but not for matrix
+    functions such as ``v @ diag(f(w)) @ v.conj().T``, nor for second derivatives.
 
     Examples
     --------

@@ -31,8 +31,9 @@ def naming(name: str, *arrays: Any) -> Iterator[None]:
     try:
         yield
     except (LinAlgError, ValueError) as error:
+        said = str(error).removeprefix(f"{name}: ").partition(", with gufunc")[0]
         shapes = " and ".join(str(np.shape(a)) for a in arrays)
-        raise type(error)(f"{name}: {error}; got shape {shapes}") from None
+        raise type(error)(f"{name}: {said}; got shape {shapes}") from None
 
 
 def hermitian_part(x: Tensor) -> Tensor:
@@ -406,7 +407,7 @@ def _by_svd(u, s, vh):
 
 def _turn_by_inverse(det, inverse, m):
     cofactors = _by_inverse(det, inverse)
-    turn = (inverse @ m).swapaxes(-1, -2)
+    turn = (m @ inverse).swapaxes(-1, -2)
     return np.trace(turn, 0, -2, -1)[:, None, None] * cofactors - turn @ cofactors
 
 
@@ -448,10 +449,14 @@ def _(g, x, out):
     (g_sign, g_log), (sign, logabsdet) = g, out
     if x.dtype.kind == "c":
         g_log = g_log + imag(conj(sign) * g_sign) * 1j
-    # A singular matrix has no gradient; it does not disturb the others where none is wanted of it.
-    idle = np.isneginf(logabsdet._data) & (g_log._data == 0)
-    if idle.any():
-        x = where(idle[..., None, None], np.eye(x.shape[-1], dtype=x.dtype), x)
+    singular = np.isneginf(logabsdet._data)
+    if (singular & (g_log._data != 0)).any():
+        raise LinAlgError(
+            f"slogdet: log(abs(det)) has no gradient at a singular matrix; the matrices have shape {x.shape}"
+        )
+    if singular.any():
+        # Those whose gradient nobody wants may not disturb the others.
+        x = where(singular[..., None, None], np.eye(x.shape[-1], dtype=x.dtype), x)
     return multiply(column(column(g_log)), adjoint(_inv(x)))
 
 
