@@ -1,0 +1,370 @@
+"""Running row programs over arrays: which axes make a row, which loop fits the memory, who does which part.
+
+An array with any axes reduced is, where the memory allows, (outer, n, inner): rows of `n` items that lie `inner` items
+apart. What does not fit is brought there: axes are put in the order of the memory, several groups of reduced axes are
+folded one after the other, and all else is copied. Parts of long rows are folded apart; their boundaries depend on
+sizes only, so that results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from numbagrad.jit import backend, folds, memory, reference, team
+from numbagrad.jit.kernel import DTYPES, kernel_for
+from numbagrad.jit.reduce import POSITION, SCRATCH, RowKernel, RowProgram, kernel
+
+PART = 65536
+"""Items in a part of a long row."""
+
+BATCH = 4 * PART
+"""Items that one call of a kernel works on when there are several threads."""
+
+Axes = tuple[int, ...]
+
+_DTYPES = frozenset(map(np.dtype, DTYPES))
+
+
+def runs_natively(array: np.ndarray) -> bool:
+    """Whether kernels work on the array's dtype."""
+    return array.dtype in _DTYPES and array.dtype.isnative
+
+
+def run(
+    program: RowProgram,
+    items: Sequence[np.ndarray],
+    axes: Axes,
+    *,
+    keepdims: bool = False,
+    rows: Sequence[np.ndarray] = (),
+    numbers: Sequence[float] = (),
+) -> list[np.ndarray]:
+    """What `program` puts out: the stored items, then the results.
+
+    Parameters
+    ----------
+    program
+        What is computed of each row.
+    items
+        Arrays of one shape and dtype.
+    axes
+        The axes that make a row, from 0 on, in order.
+    keepdims
+        Whether results keep these axes, with length 1.
+    rows
+        Arrays of that dtype with one value for each row, in C order.
+    numbers
+        Numbers for all rows.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        C-contiguous arrays of the dtype of the items.
+    """
+    x = items[0]
+    rows = [r.reshape(_kept(x.shape, axes, True)) for r in rows]
+    if x.size == 0 or backend.current() == "reference" or not runs_natively(x):
+        found = evaluate(program, items, axes, rows, numbers)
+    elif program.divisible and len(items) == 1 and not rows:
+        found = _reduce(program, x, axes, numbers)
+    else:
+        found = _run_dense(program, items, axes, rows, numbers)
+    stored = len(program.stored)
+    shape = _kept(x.shape, axes, keepdims)
+    return [*found[:stored], *(r.reshape(shape) for r in found[stored:])]
+
+
+@functools.lru_cache(maxsize=4096)
+def _kept(shape: tuple[int, ...], axes: Axes, keepdims: bool) -> tuple[int, ...]:
+    """The shape without the axes, or with length 1 for them."""
+    if keepdims:
+        return tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+# ----- Meaning -----
+
+
+def evaluate(
+    program: RowProgram, items: Sequence[np.ndarray], axes: Axes, rows: Sequence[np.ndarray], numbers: Sequence[float]
+) -> list[np.ndarray]:
+    """What `program` means, said with NumPy; results keep the axes."""
+    x = items[0]
+    values: dict[str, Any] = dict(zip(program.items, items, strict=True))
+    values |= dict(zip(program.rows, rows, strict=True)) | dict(zip(program.numbers, numbers, strict=True))
+    if program.counts:
+        values[POSITION] = _positions(x.shape, axes)
+
+    def value(expr: Any) -> Any:
+        return reference.evaluate([expr], values, x.dtype, kernel_for.definitions)[0]
+
+    with np.errstate(all="ignore"):
+        for stage in program.stages:
+            # The loop sees what earlier stages stored, so its values are found before any is put in place.
+            found = [np.broadcast_to(value(e), x.shape) for e in stage.loop_exprs]
+            values |= {name: v for (name, _), v in zip(stage.stores, found, strict=False)}
+            for f, v in zip(stage.folds, found[len(stage.stores) :], strict=True):
+                kind = folds.KINDS[f.kind]
+                start = {"initial": kind.identity} if f.kind in ("max", "min") else {}
+                values[f.name] = kind.ufunc.reduce(v, axis=axes, keepdims=True, **start)
+            for name, e in stage.after:
+                values[name] = value(e)
+    kept = _kept(x.shape, axes, True)
+    return [np.array(values[n], x.dtype) for n in program.stored] + [
+        np.array(np.broadcast_to(values[n], kept), x.dtype) for n in program.results
+    ]
+
+
+def _positions(shape: tuple[int, ...], axes: Axes) -> np.ndarray:
+    """How many items of its row lie before each item."""
+    row = [n if i in axes else 1 for i, n in enumerate(shape)]
+    return np.arange(math.prod(row), dtype=np.float64).reshape(row)
+
+
+# ----- From axes to loops -----
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Rows of `n` items, `line` bytes apart; `inner` rows lie side by side, `outer` such groups `step` bytes apart."""
+
+    outer: int
+    n: int
+    inner: int
+    step: int
+    line: int
+
+
+@functools.lru_cache(maxsize=4096)
+def walk(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, axes: Axes) -> Walk | None:
+    """How rows lie in the memory of an array, if that is regular enough for a kernel."""
+    groups: list[tuple[bool, int, int]] = []
+    for axis, (length, stride) in enumerate(zip(shape, strides, strict=True)):
+        reduced = axis in axes
+        if length == 1:
+            continue
+        if groups and groups[-1][0] == reduced and groups[-1][2] == length * stride:
+            groups[-1] = reduced, groups[-1][1] * length, stride
+        else:
+            groups.append((reduced, length, stride))
+    if groups and groups[-1][2] != itemsize:
+        return None
+    outer = groups.pop(0)[1:] if groups and not groups[0][0] else (1, 0)
+    if not groups:
+        # Every row is one item: the array is one long line across rows.
+        return Walk(1, 1, outer[0], 0, 0)
+    line = groups.pop(0)[1:] if groups[0][0] else (1, 0)
+    inner = groups.pop(0)[1] if groups and not groups[0][0] else 1
+    return None if groups else Walk(outer[0], line[0], inner, outer[1], line[1])
+
+
+def _walk(x: np.ndarray, axes: Axes) -> Walk | None:
+    return walk(x.shape, x.strides, x.itemsize, axes) if x.flags.aligned else None
+
+
+def _reduce(program: RowProgram, x: np.ndarray, axes: Axes, numbers: Sequence[float]) -> list[np.ndarray]:
+    """A program of one array and one stage without stores."""
+    found = _walk(x, axes)
+    if found is not None:
+        return _launch(program, found, [x], [], numbers, [])
+    if not x.flags.c_contiguous:
+        return _reduce_strided(program, x, axes, numbers)
+    return _reduce_stepwise(program, x, axes, numbers)
+
+
+def _reduce_strided(program: RowProgram, x: np.ndarray, axes: Axes, numbers: Sequence[float]) -> list[np.ndarray]:
+    """The axes in the order of the memory may do; else a copy does."""
+    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+    turned = x.transpose(order)
+    turned_axes = tuple(i for i, axis in enumerate(order) if axis in axes)
+    if _walk(turned, turned_axes) is None and not turned.flags.c_contiguous:
+        return _reduce(program, contiguous(x), axes, numbers)
+    results = _reduce(program, turned, turned_axes, numbers)
+    kept = [axis for axis in order if axis not in axes]
+    lengths = [x.shape[axis] for axis in kept]
+    return [contiguous(r.reshape(lengths).transpose(np.argsort(kept))) for r in results]
+
+
+def _reduce_stepwise(program: RowProgram, x: np.ndarray, axes: Axes, numbers: Sequence[float]) -> list[np.ndarray]:
+    """Several groups of axes: a kernel folds the last of them, NumPy what is left."""
+    last = _last_group(x.shape, axes)
+    part = program.folds_only()
+    found = run_wide(part, x, last)
+    shape = _kept(x.shape, last, True)
+    rest = tuple(axis for axis in axes if axis not in last)
+    return _finish(program, [f.reshape(shape) for f in found], rest, [], numbers, x.dtype)
+
+
+def run_wide(part: RowProgram, x: np.ndarray, axes: Axes) -> list[np.ndarray]:
+    """The folds of a C-contiguous array over one group of axes, as float64."""
+    found = _walk(x, axes)
+    assert found is not None
+    return _launch(part, found, [x], [], [], [], wide=True)
+
+
+def _last_group(shape: tuple[int, ...], axes: Axes) -> Axes:
+    """The last of the axes, with those before it that lie next to it."""
+    group: list[int] = []
+    for axis in range(len(shape) - 1, -1, -1):
+        if shape[axis] == 1:
+            continue
+        if axis in axes:
+            group.append(axis)
+        elif group:
+            break
+    return tuple(reversed(group))
+
+
+def _run_dense(
+    program: RowProgram, items: Sequence[np.ndarray], axes: Axes, rows: Sequence[np.ndarray], numbers: Sequence[float]
+) -> list[np.ndarray]:
+    """Any program; what does not lie as it should is copied."""
+    x = items[0]
+    found = _walk(x, axes)
+    if found is None:
+        items = [contiguous(item) for item in items]
+        found = _walk(items[0], axes)
+    if found is None:
+        return _run_turned(program, items, axes, rows, numbers)
+    stored = [memory.empty(x.shape, x.dtype) for _ in program.stored]
+    dense = [items[0], *(contiguous(item) for item in items[1:])]
+    return stored + _launch(program, found, dense, rows, numbers, stored)
+
+
+def _run_turned(
+    program: RowProgram, items: Sequence[np.ndarray], axes: Axes, rows: Sequence[np.ndarray], numbers: Sequence[float]
+) -> list[np.ndarray]:
+    """Several groups of axes: they are brought together at the end."""
+    ndim = items[0].ndim
+    order = [axis for axis in range(ndim) if axis not in axes] + list(axes)
+    turned = [contiguous(item.transpose(order)) for item in items]
+    found = _run_dense(program, turned, tuple(range(ndim - len(axes), ndim)), rows, numbers)
+    back = np.argsort(order)
+    count = len(program.stored)
+    return [contiguous(y.transpose(back)) for y in found[:count]] + found[count:]
+
+
+def contiguous(x: np.ndarray) -> np.ndarray:
+    """The array itself if it is C-contiguous and aligned, else a copy that is."""
+    if x.flags.c_contiguous and x.flags.aligned:
+        return x
+    copy = memory.empty(x.shape, x.dtype)
+    copy[...] = x
+    return copy
+
+
+# ----- Calling kernels -----
+
+
+def _launch(
+    program: RowProgram,
+    w: Walk,
+    items: Sequence[np.ndarray],
+    rows: Sequence[np.ndarray],
+    numbers: Sequence[float],
+    stored: Sequence[np.ndarray],
+    wide: bool = False,
+) -> list[np.ndarray]:
+    """Run the kernel for this walk; the results as flat arrays."""
+    dtype = items[0].dtype
+    rows = [contiguous(r) for r in rows]
+    chunk = _part(w) if program.divisible else w.n
+    parts = -(-w.n // chunk)
+    if parts > 1:
+        shape = (w.outer, parts, w.inner)
+        part = program.folds_only()
+        used = [r for name, r in zip(program.rows, rows, strict=True) if name in part.rows]
+        found = [f.reshape(shape) for f in _call(part, w, parts, chunk, items, used, [], [], np.dtype(np.float64))]
+        return _finish(program, found, (1,), rows, numbers, np.dtype(np.float64) if wide else dtype)
+    return _call(program, w, 1, w.n, items, rows, numbers, stored, np.dtype(np.float64) if wide else dtype)
+
+
+def _part(w: Walk) -> int:
+    """Items of a row that are folded together."""
+    if w.inner == 1:
+        return PART if w.n >= 2 * PART else w.n
+    lines = max(1, BATCH // min(w.inner, SCRATCH))
+    return lines if w.n >= 2 * lines else w.n
+
+
+def _call(
+    program: RowProgram,
+    w: Walk,
+    parts: int,
+    chunk: int,
+    items: Sequence[np.ndarray],
+    rows: Sequence[np.ndarray],
+    numbers: Sequence[float],
+    stored: Sequence[np.ndarray],
+    dtype: np.dtype,
+) -> list[np.ndarray]:
+    results = [memory.empty(w.outer * parts * w.inner, dtype) for _ in program.results]
+    arrays = [*items, *rows, *numbers, *stored, *results]
+    wide = dtype != items[0].dtype
+    if w.inner == 1:
+        if w.outer == parts == 1 and program.divisible and not rows:
+            kernel(program, "whole", items[0].dtype.name, wide).entry(*arrays)
+            return results
+        steps = [w.step, *(_dense_steps(w, item)[0] for item in items[1:])]
+        rows_kernel = kernel(program, "rows", items[0].dtype.name, wide)
+        _spread(rows_kernel, w.outer * parts, chunk, [parts, w.n, chunk, *steps], arrays)
+        return results
+    steps = [w.step, w.line, *(s for item in items[1:] for s in _dense_steps(w, item))]
+    blocks = -(-w.inner * len(program.slots) // SCRATCH)
+    block = -(-w.inner // blocks)
+    column_kernel = kernel(program, "columns", items[0].dtype.name, wide)
+    loop = [parts, w.n, chunk, w.inner, block, *steps]
+    _spread(column_kernel, w.outer * parts * blocks, chunk * block, loop, arrays)
+    return results
+
+
+def _dense_steps(w: Walk, item: np.ndarray) -> tuple[int, int]:
+    """Bytes from one outer index, and one line, to the next in a C-contiguous array."""
+    return w.n * w.inner * item.itemsize, w.inner * item.itemsize
+
+
+def _spread(rows_kernel: RowKernel, units: int, size: int, loop: Sequence[int], arrays: Sequence[Any]) -> None:
+    """Run all units, each of `size` items; in batches if there are threads for them."""
+    entry = rows_kernel.entry
+    slots = len(rows_kernel.program.slots)
+    space = ((SCRATCH + slots, np.float64), (SCRATCH + slots, np.dtype(rows_kernel.dtype))) if rows_kernel.loop == "columns" else ()
+
+    def call(first: int, last: int) -> None:
+        scratch = [np.empty(size, dtype) for size, dtype in space]
+        entry(first, last, *loop, *arrays, *scratch)
+
+    per_batch = max(1, BATCH // size)
+    if units <= per_batch or team.get_num_threads() == 1:
+        call(0, units)
+    else:
+        team.run_chunks(lambda k: call(k * per_batch, min(units, (k + 1) * per_batch)), -(-units // per_batch))
+
+
+def _finish(
+    program: RowProgram,
+    found: Sequence[np.ndarray],
+    axes: Axes,
+    rows: Sequence[np.ndarray],
+    numbers: Sequence[float],
+    dtype: np.dtype,
+) -> list[np.ndarray]:
+    """Fold what parts have found over `axes`, and compute the results from it."""
+    (stage,) = program.stages
+    values: dict[str, Any] = dict(zip(program.numbers, numbers, strict=True))
+    with np.errstate(all="ignore"):
+        for f, part in zip(stage.folds, found, strict=True):
+            values[f.name] = folds.KINDS[f.kind].ufunc.reduce(part, axis=axes)
+        shape = np.shape(values[stage.folds[0].name])
+        values |= {n: r.reshape(shape).astype(np.float64) for n, r in zip(program.rows, rows, strict=True)}
+        for name, expr in stage.after:
+            (values[name],) = reference.evaluate([expr], values, np.dtype(np.float64), kernel_for.definitions)
+        return [np.asarray(values[name], dtype) for name in program.results]
+
+
+__all__ = ["Walk", "contiguous", "evaluate", "run", "runs_natively", "walk"]
