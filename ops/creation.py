@@ -56,7 +56,8 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, device: st
     if isinstance(data, Tensor):
         return finish(np.array(data._data, dtype=number_dtype(dtype)), requires_grad)
     if holds_tensor(data):
-        return _joined(data, dtype, requires_grad)
+        made = _tracked(data, number_dtype(dtype), copy=True)
+        return made.requires_grad_() if requires_grad else made
     return finish(_array_of(data, dtype, copy=True), requires_grad)
 
 
@@ -71,6 +72,23 @@ def array(
 ) -> Tensor:
     """NumPy's ``array``: a copy, through which the gradients of tensors flow.
 
+    Parameters
+    ----------
+    object : array_like
+        Numbers, arrays, tensors or (nested) lists of these.
+    dtype : dtype, optional
+    copy : bool or None, optional
+        None copies only where it must, False raises there.
+    order : {"K", "A", "C", "F"}, optional
+        Order in memory of what is made from plain data.
+    ndmin : int, optional
+        Put axes of length one in front until there are so many.
+    requires_grad : bool, optional
+
+    Returns
+    -------
+    Tensor
+
     Examples
     --------
     >>> import numbagrad as ng
@@ -80,18 +98,28 @@ def array(
     >>> x.grad
     tensor(5.)
     """
-    from numbagrad.ops import conversion, shape
+    from numbagrad.ops.shape import reshape
 
-    if isinstance(object, Tensor):
-        made = object if dtype is None else conversion.astype(object, number_dtype(dtype))
-        made = conversion.clone(made) if copy and made is object else made
-    elif holds_tensor(object):
-        made = _joined(object, dtype, False)
+    if isinstance(object, Tensor) or holds_tensor(object):
+        made = _tracked(object, number_dtype(dtype), copy)
     else:
         made = wrap(_array_of(object, dtype, copy, order))
     if made.ndim < ndmin:
-        made = shape.reshape(made, (1,) * (ndmin - made.ndim) + made.shape)
+        made = reshape(made, (1,) * (ndmin - made.ndim) + made.shape)
     return made.requires_grad_() if requires_grad else made
+
+
+def _tracked(data: Any, dtype: np.dtype | None, copy: bool | None) -> Tensor:
+    """A tensor, or a list that holds some, as a tensor that the gradients flow through."""
+    from numbagrad.ops import conversion
+
+    joined = not isinstance(data, Tensor)
+    if copy is False and (joined or (dtype is not None and dtype != data.dtype)):
+        raise ValueError("unable to avoid copy while making a Tensor: pass copy=None to copy where it must be")
+    made = _joined(data) if joined else data
+    if dtype is not None:
+        made = conversion.astype(made, dtype)
+    return conversion.clone(made) if copy and made is data else made
 
 
 def asarray(
@@ -131,14 +159,9 @@ def _array_of(data: Any, dtype: Any, copy: bool | None, order: str = "K") -> np.
     return made
 
 
-def _joined(data: Any, dtype: Any, requires_grad: bool) -> Tensor:
-    """Nested lists with tensors among them, as one tensor that the gradients flow through."""
-    from numbagrad.ops import conversion
-
-    made = _stacked(*_leaves(data))
-    if dtype is not None:
-        made = conversion.astype(made, number_dtype(dtype))
-    return made.requires_grad_() if requires_grad else made
+def _joined(data: Any) -> Tensor:
+    """Nested lists with tensors among them, as one tensor."""
+    return _stacked(*_leaves(data))
 
 
 def _leaves(data: Any) -> tuple[list[Any], tuple[int, ...]]:
