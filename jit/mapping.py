@@ -1,8 +1,8 @@
 """Maps: running scalar expressions over arrays, whatever their layout.
 
-`run` picks the loop shape, allocates the results and spreads large work over the thread team. What it does to shapes is
-plain Python: axes of length one go, neighbours that are contiguous for everybody merge, and what is left decides
-between one flat loop and nested rows.
+A `Map` decides once per kind of call (shapes and strides of the operands) what to do, and keeps the decision as a
+`Recipe`: one flat loop or nested rows, over which kernel, on how many threads. What it does to shapes is plain Python:
+axes of length one go, neighbours that are contiguous for everybody merge.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ PIECE_NS = 50_000
 CALL_NS = 0.8
 LOAD_NS = 0.15
 """Rough time per element of a vectorised function call, and of each array read or written."""
+
+RECIPES_AT_MOST = 256
+"""Per map; then all are forgotten, for a program whose shapes never repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,43 +55,83 @@ class Program:
         return KernelSpec(self.name, loop, inputs, self.exprs, (dtype,) * len(self.exprs), dtype)
 
 
-def entry(program: Program, dtype: np.dtype, numbers: Sequence[bool]) -> Callable[..., Any]:
-    """A callable over C-contiguous arrays of one size (numbers where `numbers` says so), then the outputs."""
-    if backend.current() == "reference":
-        return _reference_entry(program, dtype)
-    modes = ["number" if n else "dense" for n in numbers]
-    return kernel_for(program.spec("flat", modes, dtype.name)).entry
+Recipe = Callable[[Sequence[Any], Sequence[np.ndarray]], None]
+"""Runs the kernel over the operands and the results."""
 
 
-def run(
-    program: Program,
-    operands: Sequence[Any],
-    shape: tuple[int, ...],
-    dtype: np.dtype,
-    out: Sequence[np.ndarray] | None = None,
-) -> list[np.ndarray]:
-    """Evaluate `program` over `operands`, broadcast to `shape`.
+class Map:
+    """A program that runs over arrays that broadcast."""
 
-    Parameters
-    ----------
-    program : Program
-    operands : sequence of ndarray or float
-        Arrays of `dtype` (bool for conditions) that broadcast to `shape`, or Python numbers.
-    shape : tuple of int
-    dtype : dtype
-        float32 or float64: of the computation and of the results.
-    out : sequence of ndarray, optional
-        C-contiguous arrays of `shape` and `dtype` for the results.
-    """
-    if backend.current() == "reference":
-        outs = list(out) if out is not None else [np.empty(shape, dtype) for _ in program.exprs]
-        _reference_entry(program, dtype)(*operands, *outs)
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._recipes: dict[Any, tuple[Recipe, bool]] = {}
+
+    def entry(self, dtype: np.dtype, numbers: Sequence[bool]) -> Callable[..., Any]:
+        """A callable over C-contiguous arrays of one size (numbers where `numbers` says so), then the outputs."""
+        if backend.current() == "reference":
+            return _reference_entry(self.program, dtype)
+        modes = ["number" if n else "dense" for n in numbers]
+        return kernel_for(self.program.spec("flat", modes, dtype.name)).entry
+
+    def nested(
+        self, arrays: Sequence[np.ndarray], shape: tuple[int, ...], dtype: np.dtype
+    ) -> tuple[np.ndarray, Callable[..., Any]] | None:
+        """The loop and the entry point ``entry(loop, *arrays, *outs)`` for these arrays; None where a flat loop will
+        do, and on the reference backend."""
+        lengths, strides = collapse(arrays, shape)
+        if backend.current() == "reference" or _is_flat(arrays, lengths, strides):
+            return None
+        return _nested_kernel(self.program, arrays, dtype, lengths or [1], [s or [0] for s in strides])
+
+    def __call__(
+        self,
+        operands: Sequence[Any],
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        out: Sequence[np.ndarray] | None = None,
+    ) -> list[np.ndarray]:
+        """Evaluate the program over `operands`, broadcast to `shape`.
+
+        Parameters
+        ----------
+        operands : sequence of ndarray or float
+            Arrays of `dtype` (bool for conditions) that broadcast to `shape`, or Python numbers.
+        shape : tuple of int
+        dtype : dtype
+            float32 or float64: of the computation and of the results.
+        out : sequence of ndarray, optional
+            C-contiguous arrays of `shape` and `dtype` for the results.
+        """
+        kinds = [(a.shape, a.strides) if isinstance(a, np.ndarray) else None for a in operands]
+        key = (dtype.num, backend.current(), team.get_num_threads(), shape, *kinds)
+        found = self._recipes.get(key)
+        if found is None:
+            if len(self._recipes) >= RECIPES_AT_MOST:
+                self._recipes.clear()
+            found = self._recipes[key] = _recipe(self.program, operands, shape, dtype)
+        recipe, turned = found
+        if turned and out is None:
+            outs = [memory.empty(shape[::-1], dtype) for _ in self.program.exprs]
+            recipe([a.T if isinstance(a, np.ndarray) else a for a in operands], outs)
+            return [o.T for o in outs]
+        outs = list(out) if out is not None else [memory.empty(shape, dtype) for _ in self.program.exprs]
+        if not turned:
+            recipe(operands, outs)
+        elif outs[0].size:
+            _recipe_for_order(self.program, operands, shape, dtype)(operands, outs)
         return outs
+
+
+def _recipe(program: Program, operands: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype) -> tuple[Recipe, bool]:
+    """How to run, and whether to run over the transposes."""
+    if backend.current() == "reference":
+        entry = _reference_entry(program, dtype)
+        return lambda values, outs: entry(*values, *outs), False
     arrays = [a for a in operands if isinstance(a, np.ndarray)]
-    if out is None and shape and _all_fortran(arrays, shape):
+    if shape and _all_fortran(arrays, shape):
         turned = [a.T if isinstance(a, np.ndarray) else a for a in operands]
-        return [o.T for o in _run_dense(program, turned, shape[::-1], dtype, None)]
-    return _run_dense(program, operands, shape, dtype, out)
+        return _recipe_for_order(program, turned, shape[::-1], dtype), True
+    return _recipe_for_order(program, operands, shape, dtype), False
 
 
 def _all_fortran(arrays: Sequence[np.ndarray], shape: tuple[int, ...]) -> bool:
@@ -96,22 +139,14 @@ def _all_fortran(arrays: Sequence[np.ndarray], shape: tuple[int, ...]) -> bool:
     return all(a.shape == shape and a.flags.f_contiguous and not a.flags.c_contiguous for a in arrays) and bool(arrays)
 
 
-def _run_dense(
-    program: Program,
-    operands: Sequence[Any],
-    shape: tuple[int, ...],
-    dtype: np.dtype,
-    out: Sequence[np.ndarray] | None,
-) -> list[np.ndarray]:
-    outs = list(out) if out is not None else [memory.empty(shape, dtype) for _ in program.exprs]
-    if outs[0].size == 0:
-        return outs
-    lengths, strides = collapse([a for a in operands if isinstance(a, np.ndarray)], shape)
-    if _is_flat(operands, lengths, strides):
-        _run_flat(program, operands, outs, dtype)
-    else:
-        _run_nested(program, operands, outs, dtype, lengths, strides)
-    return outs
+def _recipe_for_order(program: Program, operands: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype) -> Recipe:
+    arrays = [a for a in operands if isinstance(a, np.ndarray)]
+    if 0 in shape:
+        return lambda values, outs: None
+    lengths, strides = collapse(arrays, shape)
+    if _is_flat(arrays, lengths, strides):
+        return _flat_recipe(program, operands, shape, dtype)
+    return _nested_recipe(program, operands, dtype, lengths or [1], [s or [0] for s in strides])
 
 
 def collapse(arrays: Sequence[np.ndarray], shape: tuple[int, ...]) -> tuple[list[int], list[list[int]]]:
@@ -141,69 +176,73 @@ def _broadcast_strides(array: np.ndarray, shape: tuple[int, ...]) -> list[int]:
     return [0] * missing + steps
 
 
-def _is_flat(operands: Sequence[Any], lengths: list[int], strides: list[list[int]]) -> bool:
-    if any(isinstance(a, np.ndarray) and not a.flags.aligned for a in operands):
-        return False
+def _is_flat(arrays: Sequence[np.ndarray], lengths: list[int], strides: list[list[int]]) -> bool:
     if not lengths:
-        return all(not isinstance(a, np.ndarray) or a.flags.c_contiguous for a in operands)
-    items = [a.itemsize for a in operands if isinstance(a, np.ndarray)]
-    return len(lengths) == 1 and all(s[0] == item for s, item in zip(strides, items, strict=True))
+        return all(a.flags.c_contiguous for a in arrays)
+    return len(lengths) == 1 and all(s[0] == a.itemsize for s, a in zip(strides, arrays, strict=True))
 
 
-def _run_flat(program: Program, operands: Sequence[Any], outs: list[np.ndarray], dtype: np.dtype) -> None:
+def _flat_recipe(program: Program, operands: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype) -> Recipe:
     modes = ["dense" if isinstance(a, np.ndarray) else "number" for a in operands]
     kernel = kernel_for(program.spec("flat", modes, dtype.name)).entry
-    size = outs[0].size
-    if team.get_num_threads() == 1 or size <= 2 * program.chunk:
-        kernel(*operands, *outs)
-        return
-    flats = [a.reshape(-1) if isinstance(a, np.ndarray) else a for a in (*operands, *outs)]
-    team.run_flat(kernel, flats, size, program.chunk)
+    size, chunk = int(np.prod(shape)), program.chunk
+    if team.get_num_threads() == 1 or size <= 2 * chunk:
+        return lambda values, outs: kernel(*values, *outs)
+
+    def threaded(values: Sequence[Any], outs: Sequence[np.ndarray]) -> None:
+        flats = [a.reshape(-1) if isinstance(a, np.ndarray) else a for a in (*values, *outs)]
+        team.run_flat(kernel, flats, size, chunk)
+
+    return threaded
 
 
-def _run_nested(
-    program: Program,
-    operands: Sequence[Any],
-    outs: list[np.ndarray],
-    dtype: np.dtype,
-    lengths: list[int],
-    strides: list[list[int]],
-) -> None:
-    lengths = lengths or [1]
-    strides = [s or [0] for s in strides]
-    items = iter([(s, a) for s, a in zip(strides, [a for a in operands if isinstance(a, np.ndarray)], strict=True)])
-    modes = [_mode(*next(items)) if isinstance(a, np.ndarray) else "number" for a in operands]
-    kernel = kernel_for(program.spec("nested", modes, dtype.name)).entry
-    rows = 1
-    for n in lengths[:-1]:
-        rows *= n
-    loop = [0, rows, lengths[-1], len(lengths) - 1, *lengths[:-1]]
-    for s in strides:
-        loop += s
+def _nested_kernel(
+    program: Program, operands: Sequence[Any], dtype: np.dtype, lengths: list[int], strides: list[list[int]]
+) -> tuple[np.ndarray, Callable[..., Any]]:
+    kernel = kernel_for(program.spec("nested", _modes(operands, strides), dtype.name)).entry
+    rows = int(np.prod(lengths[:-1]))
+    head = [0, rows, lengths[-1], len(lengths) - 1, *lengths[:-1]]
+    return np.array([*head, *(n for s in strides for n in s)]), kernel
+
+
+def _nested_recipe(
+    program: Program, operands: Sequence[Any], dtype: np.dtype, lengths: list[int], strides: list[list[int]]
+) -> Recipe:
+    loop, kernel = _nested_kernel(program, operands, dtype, lengths, strides)
+    rows = int(loop[1])
     per_chunk = max(1, program.chunk // lengths[-1])
-
-    def part(k: int) -> None:
-        here = np.array(loop)
-        here[0], here[1] = k * per_chunk, min(rows, (k + 1) * per_chunk)
-        kernel(here, *operands, *outs)
-
     if team.get_num_threads() == 1 or rows <= 2 * per_chunk:
-        kernel(np.array(loop), *operands, *outs)
-    else:
+        return lambda values, outs: kernel(loop, *values, *outs)
+
+    def threaded(values: Sequence[Any], outs: Sequence[np.ndarray]) -> None:
+        def part(k: int) -> None:
+            here = loop.copy()
+            here[0], here[1] = k * per_chunk, min(rows, (k + 1) * per_chunk)
+            kernel(here, *values, *outs)
+
         team.run_chunks(part, -(-rows // per_chunk))
 
+    return threaded
 
-def _mode(strides: list[int], array: np.ndarray) -> str:
-    if strides[-1] == 0:
-        return "single"
-    return "dense" if strides[-1] == array.itemsize else "strided"
+
+def _modes(operands: Sequence[Any], strides: Sequence[list[int]]) -> list[str]:
+    """How the inner loop walks over each operand."""
+    walks = iter(strides)
+    modes = []
+    for a in operands:
+        if not isinstance(a, np.ndarray):
+            modes.append("number")
+            continue
+        step = next(walks)[-1]
+        modes.append("single" if step == 0 else "dense" if step == a.itemsize else "strided")
+    return modes
 
 
 def _reference_entry(program: Program, dtype: np.dtype) -> Callable[..., None]:
     def entry(*arrays: Any) -> None:
         count = len(program.inputs)
         values = {
-            name: dtype.type(a) if not isinstance(a, np.ndarray) else a
+            name: a if isinstance(a, np.ndarray) else dtype.type(a)
             for name, a in zip(program.inputs, arrays[:count], strict=True)
         }
         results = evaluate(program.exprs, values, dtype, kernel_for.definitions)

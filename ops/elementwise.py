@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from numbagrad.engine.layout import FAST_DTYPES, layout_of
+from numbagrad.engine.layout import FAST_DTYPES, dense_layout, layout_of
 from numbagrad.engine.mode import mode
 from numbagrad.engine.node import Edge, Node
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
@@ -73,9 +73,12 @@ class Elementwise:
         self.numpy = numpy
         self.sampling = sampling or Sampling()
         self.program = Program(name, self.params, self.exprs, conditions)
+        self.map = mapping.Map(self.program)
         self._partials = partials
         self._plans: dict[tuple[tuple[bool, ...], tuple[bool, ...]], Plan] = {}
-        self._loops: dict[Any, tuple[np.dtype, np.dtype]] = {}
+        self._loops: dict[Any, np.dtype] = {}
+        self._decided: dict[Any, tuple[np.dtype, tuple[int, ...]]] = {}
+        _DECISIONS.append(self._decided)
         self.summary = (doc or f"Derivative of an op: {name}.").strip()
         self.__name__ = self.__qualname__ = name
         self._make_fast()
@@ -89,6 +92,8 @@ class Elementwise:
         """Make `fast`, the function that users call, and for two operands `operator` and `reflected`, its forms as
         methods of Tensor, which give other types their turn."""
         self.tables: dict[str, list[Any]] = {}
+        self.shots: dict[Any, Any] = {}
+        _DECISIONS.append(self.shots)
         self.fast: Callable[..., Any] = self.call
         # One output and no condition: the operands may share a layout.
         if len(self.exprs) > 1 or self.conditions or len(self.params) > 2:
@@ -116,24 +121,43 @@ class Elementwise:
 
     def call(self, *operands: Any) -> Any:
         """The general way: any operands, dtypes, shapes and layouts."""
-        given = [operand(v, p) for v, p in zip(operands, self.params, strict=True)]
-        compute = self.loop_dtype(given)
-        values = [
-            v if type(v) in NUMBERS else _cast(v._data, compute, p in self.conditions)
-            for v, p in zip(given, self.params, strict=True)
-        ]
-        shape = broadcast_shape(self.name, [v.shape for v in given if isinstance(v, Tensor)])
-        outs = self.evaluate(values, shape, compute)
-        self._resolve(given, compute)
+        given = [v if type(v) is Tensor else operand(v, p) for v, p in zip(operands, self.params, strict=True)]
+        key = tuple([v._layout if isinstance(v, Tensor) else type(v) for v in given])
+        compute, shape = self._decided.get(key) or self._decide(key, given)
+        values = [v._data if isinstance(v, Tensor) else v for v in given]
+        outs = self.evaluate(self._cast(values, compute), shape, compute)
         tensors = [wrap(o) for o in outs]
-        if mode.enabled and compute.kind in "fc":
+        if compute.kind in "fc" and mode.enabled:
             self._record(given, tensors)
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+    def _decide(self, key: tuple[Any, ...], given: Sequence[Any]) -> tuple[np.dtype, tuple[int, ...]]:
+        """Dtype of the computation and shape of the result; kept for operands that may come again."""
+        compute = self.loop_dtype(given)
+        shape = broadcast_shape(self.name, [v.shape for v in given if isinstance(v, Tensor)])
+        if all(isinstance(k, type) or k.dense for k in key):
+            if len(self._decided) >= mapping.RECIPES_AT_MOST:
+                self._decided.clear()
+            self._decided[key] = compute, shape
+            self._resolve(given, compute, shape)
+        return compute, shape
+
+    def _cast(self, values: Sequence[Any], dtype: np.dtype) -> list[Any]:
+        return [
+            v if not isinstance(v, np.ndarray) or v.dtype == dtype else _cast(v, dtype, p in self.conditions)
+            for v, p in zip(values, self.params, strict=True)
+        ]
 
     def evaluate(self, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype) -> list[np.ndarray]:
         """Values of the outputs for arrays of `dtype` and numbers."""
         if dtype in FAST_DTYPES:
-            return mapping.run(self.program, values, shape, dtype)
+            try:
+                return self.map(values, shape, dtype)
+            except TypeError:
+                # A kernel refuses memory that is not aligned; nothing has run yet.
+                return self.map(
+                    [np.require(v, requirements="A") if isinstance(v, np.ndarray) else v for v in values], shape, dtype
+                )
         if isinstance(self.numpy, np.ufunc) and len(self.exprs) == 1:
             with np.errstate(all="ignore"):
                 return [np.asarray(self.numpy(*values))]
@@ -146,7 +170,7 @@ class Elementwise:
     def loop_dtype(self, given: Sequence[Any]) -> np.dtype:
         """The dtype that NumPy computes in for these operands."""
         key = tuple(
-            type(v) if type(v) in NUMBERS else v._layout.dtype
+            v._layout.dtype if isinstance(v, Tensor) else type(v)
             for v, p in zip(given, self.params, strict=True)
             if p not in self.conditions
         )
@@ -163,13 +187,25 @@ class Elementwise:
         dtype = np.result_type(*samples)
         return np.dtype(np.float64) if dtype.kind in "biu" else dtype
 
-    def _resolve(self, given: Sequence[Any], dtype: np.dtype) -> None:
+    def _resolve(self, given: Sequence[Any], dtype: np.dtype, shape: tuple[int, ...]) -> None:
         """Fill the fast table of this pattern of operands."""
+        if "TT" in self.tables and all(isinstance(v, Tensor) and v._layout.dtype == dtype for v in given):
+            self._keep_shot(given, dtype, shape)
         table = self.tables.get("".join("T" if isinstance(v, Tensor) else "N" for v in given))
         if table is not None and dtype in FAST_DTYPES:
             code = FAST_DTYPES.index(dtype)
             if table[code] is None:
-                table[code] = mapping.entry(self.program, dtype, [not isinstance(v, Tensor) for v in given])
+                table[code] = self.map.entry(dtype, [not isinstance(v, Tensor) for v in given])
+
+    def _keep_shot(self, given: Sequence[Tensor], dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        """Make a small broadcast of dense tensors fast from now on."""
+        layout = dense_layout(shape, dtype)
+        if layout.code >= 0 and layout.size and given[0]._layout is not given[1]._layout:
+            nested = self.map.nested([v._data for v in given], shape, dtype)
+            if nested is not None:
+                if len(self.shots) >= mapping.RECIPES_AT_MOST:
+                    self.shots.clear()
+                self.shots[given[0]._layout, given[1]._layout] = layout, *nested
 
     # ------------------------------------------------------------------ recording
     def _record(self, given: Sequence[Any], outs: Sequence[Tensor]) -> None:
@@ -376,7 +412,7 @@ class Plan:
             code = FAST_DTYPES.index(dtype)
             if self.kernels[code] is None:
                 numbers = [False, *(self.letter(source) == "N" for source in self.saves)]
-                self.kernels[code] = mapping.entry(self.op.program, dtype, numbers)
+                self.kernels[code] = self.op.map.entry(dtype, numbers)
 
     def _recorded(self, operands: Sequence[Any], dtype: np.dtype) -> Sequence[Tensor]:
         if dtype.kind == "c":
@@ -483,9 +519,15 @@ def _new_table() -> list[Any]:
     return table
 
 
+_DECISIONS: list[dict[Any, Any]] = []
+"""What ops decided on calls, which fills the tables on its way."""
+
+
 def _forget_kernels() -> None:
     for table in _TABLES:
         table[:] = [None] * len(table)
+    for decided in _DECISIONS:
+        decided.clear()
 
 
 backend.on_switch(_forget_kernels)

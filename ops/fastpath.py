@@ -51,6 +51,20 @@ _BRANCH = """\
         if entry is not None:
             out = empty(layout.shape, layout.dtype)
             entry({arrays}, out)
+{finish}
+"""
+
+_SHOT = """\
+    elif type(y) is Tensor and type(x) is Tensor:
+        shot = shots.get((x._layout, y._layout))
+        if shot is not None:
+            layout, loop, entry = shot
+            out = empty(layout.shape, layout.dtype)
+            entry(loop, x._data, y._data, out)
+{finish}
+"""
+
+_FINISH = """\
 {wrap}
             if ({requires}) and grad_enabled():
                 node = new(Node)
@@ -103,7 +117,8 @@ def forward(
     Parameters
     ----------
     op : Elementwise
-        Its `tables` hold the entry points by pattern and layout code (None where there is none yet, and last).
+        Its `tables` hold the entry points by pattern and layout code (None where there is none yet, and last), its
+        `shots` what to call for two tensors of other layouts that broadcast.
     patterns : sequence of str
     plans : mapping
         For each pattern the backward plans, by the bits of "operand i requires grad".
@@ -112,35 +127,52 @@ def forward(
     """
     params = ", ".join(["x", "y"][: len(patterns[0])])
     branches = [_branch(p, "elif" if i else "if") for i, p in enumerate(patterns)]
+    if "TT" in patterns:
+        branches.append(_SHOT.format(finish=_finish("TT", "plan.careful")).rstrip())
     source = _FORWARD.format(params=params, branches="\n".join(branches))
-    space = {"general": general}
+    space = {"general": general, "shots": op.shots}
     for p in patterns:
         space |= {f"kernels_{p}": op.tables[p], f"plans_{p}": plans[p]}
     return _build(source, f"forward {'/'.join(patterns)}", op.name, space)
 
 
 def _branch(pattern: str, keyword: str) -> str:
-    names = ["x", "y"][: len(pattern)]
-    tensors = [n for n, p in zip(names, pattern, strict=True) if p == "T"]
+    names, tensors = _names(pattern)
     return _BRANCH.format(
         keyword=keyword,
         guard=_GUARDS[pattern],
         first=tensors[0],
         kernels=f"kernels_{pattern}",
         arrays=", ".join(f"{n}._data" if n in tensors else n for n in names),
-        wrap=_wrap("tensor", "out", 12),
-        requires=" or ".join(f"{t}._requires_grad" for t in tensors),
-        record=_record(names, tensors, pattern),
+        finish=_finish(pattern, "plan"),
     ).rstrip()
 
 
-def _record(names: list[str], tensors: list[str], pattern: str) -> str:
+def _names(pattern: str) -> tuple[list[str], list[str]]:
+    """Names of the operands, and of those that are tensors."""
+    names = ["x", "y"][: len(pattern)]
+    return names, [n for n, p in zip(names, pattern, strict=True) if p == "T"]
+
+
+def _finish(pattern: str, op: str) -> str:
+    """Wrap and record what was computed. `op` is what the node refers to: the plan, or its careful form where the
+    operands have other shapes than the result."""
+    names, tensors = _names(pattern)
+    return _FINISH.format(
+        wrap=_wrap("tensor", "out", 12),
+        requires=" or ".join(f"{t}._requires_grad" for t in tensors),
+        record=_record(names, tensors, pattern, op),
+    ).rstrip()
+
+
+def _record(names: list[str], tensors: list[str], pattern: str, op: str) -> str:
     bits = " + ".join(f"{1 << names.index(t)} * {t}._requires_grad" for t in tensors)
     shared = " or ".join(f"{t}._storage is not None" for t in tensors)
     edges = [f"({n}._node or {n}) if {n}._requires_grad else None" if n in tensors else "None" for n in names]
     careful_edges = [f"edge_of({n})" if n in tensors else "None" for n in names]
     lines = [
-        f"node.op = plan = plans_{pattern}[{bits if len(tensors) > 1 else 1 << names.index(tensors[0])}]",
+        f"plan = plans_{pattern}[{bits if len(tensors) > 1 else 1 << names.index(tensors[0])}]",
+        f"node.op = {op}",
         f"node.saved = plan.save({', '.join(names)}, out)",
         f"if {shared}:",
         f"    node.edges = ({', '.join(careful_edges)},)",

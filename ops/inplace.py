@@ -14,7 +14,6 @@ import numpy as np
 from numbagrad.engine.layout import FAST_DTYPES
 from numbagrad.engine.mode import mode
 from numbagrad.engine.tensor import Tensor, adopt, check_writable, share, snapshot, wrap
-from numbagrad.jit import mapping
 from numbagrad.ops import arithmetic, conversion, indexing, shape
 from numbagrad.ops.elementwise import Elementwise
 from numbagrad.ops.operands import NUMBERS, as_tensor
@@ -140,7 +139,7 @@ def _run_into(op: Any, x: Tensor, operands: list[Any]) -> bool:
     same = all(isinstance(v, (int, float)) or (v.dtype == x.dtype and _may_be_read(v, x)) for v in values)
     if not same or any(np.broadcast_shapes(np.shape(v), x.shape) != x.shape for v in values):
         return False
-    mapping.run(op.program, [x._data, *values], x.shape, x.dtype, out=[x._data])
+    op.map([x._data, *values], x.shape, x.dtype, out=[x._data])
     return True
 
 

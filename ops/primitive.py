@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from numbagrad.engine.autograd import grad as gradients
-from numbagrad.engine.mode import enable_grad, mode
+from numbagrad.engine.mode import enable_grad, grad_enabled, mode
 from numbagrad.engine.node import Edge, Node
 from numbagrad.engine.tensor import Tensor, become_view, edge_of, wrap
 from numbagrad.ops.operands import as_tensor, unbroadcast
@@ -80,13 +80,15 @@ class Primitive:
         self.view = view
         self.__name__ = self.__qualname__ = self.name
         self.__doc__ = forward.__doc__
-        kinds = inspect.signature(forward).parameters.values()
+        kinds = list(inspect.signature(forward).parameters.values())
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in kinds)
         self.params = [
             p.name for p in kinds if p.kind in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY, p.VAR_POSITIONAL)
         ]
         self.rules: dict[str, tuple[Rule, tuple[str, ...]]] = {}
         self._jvp: Rule | None = None
+        self._setting_names = {p.name for p in kinds if p.kind is p.KEYWORD_ONLY}
+        self._found_sources: dict[Any, Sequence[tuple[str, int]]] = {}
 
     # ------------------------------------------------------------------ declaring
     def vjp(self, *args: Any) -> Any:
@@ -110,21 +112,28 @@ class Primitive:
 
     # ------------------------------------------------------------------ calling
     def __call__(self, *values: Any, **settings: Any) -> Any:
-        names = self.params if not self.variadic else self.params * len(values)
-        tensors = [as_tensor(v, p) for v, p in zip(values, names, strict=False)]
-        result = self.forward(*(t._data for t in tensors), **settings)
-        handed: Mapping[str, Any] = {}
+        tensors = [v if type(v) is Tensor else self._tensor(v, i) for i, v in enumerate(values)]
+        result = self.forward(*[t._data for t in tensors], **settings)
+        handed = None
         if type(result) is Handed:
             result, handed = result.out, result.values
-        single = not isinstance(result, tuple)
+        single = type(result) is not tuple
         outs = [wrap(np.asarray(o)) for o in ((result,) if single else result)]
-        if mode.enabled and any(t._requires_grad for t in tensors):
-            self._record(tensors, outs, {**settings, **handed}, single)
+        if any([t._requires_grad for t in tensors]) and grad_enabled():
+            self._record(tensors, outs, settings if handed is None else {**settings, **handed}, single)
         if self.view:
-            for nr, out in enumerate(outs):
-                if np.may_share_memory(out._data, tensors[0]._data):
-                    become_view(out, tensors[0], self._step(settings, None if single else nr))
+            self._note_views(outs, tensors[0], settings, single)
         return outs[0] if single else tuple(outs)
+
+    def _tensor(self, value: Any, place: int) -> Tensor:
+        return as_tensor(value, self.params[0 if self.variadic else place])
+
+    def _note_views(self, outs: Sequence[Tensor], of: Tensor, settings: Mapping[str, Any], single: bool) -> None:
+        memory = of._data
+        for nr, out in enumerate(outs):
+            base = out._data.base
+            if out._data is memory or base is memory or (base is not None and base is memory.base):
+                become_view(out, of, self._step(settings, None if single else nr))
 
     def _step(self, settings: Mapping[str, Any], nr: int | None) -> Callable[[Any], Any]:
         """How to get this view again from its base."""
@@ -133,29 +142,35 @@ class Primitive:
     def _record(
         self, tensors: Sequence[Tensor], outs: Sequence[Tensor], settings: Mapping[str, Any], single: bool
     ) -> None:
-        edges = tuple(edge_of(t) if t._layout.dtype.kind in "fc" else None for t in tensors)
-        if not any(o._layout.dtype.kind in "fc" for o in outs) or not any(e is not None for e in edges):
+        edges = tuple([edge_of(t) if t._layout.dtype.kind in "fc" else None for t in tensors])
+        floating = [o._layout.dtype.kind in "fc" for o in outs]
+        if not any(floating) or edges.count(None) == len(edges):
             return
         sources = self._sources(edges, len(outs))
-        saved = tuple(tensors[nr] if kind == "in" else outs[nr]._data for kind, nr in sources)
-        layout = outs[0]._layout if single else tuple(o._layout for o in outs)
+        saved = tuple([tensors[nr] if kind == "in" else outs[nr]._data for kind, nr in sources])
+        layout = outs[0]._layout if single else tuple([o._layout for o in outs])
         node = Node(self, edges, saved, layout, Call(settings, [t._layout for t in tensors], sources))
-        node.versions = versions_of(saved)
+        if saved:
+            node.versions = versions_of(saved)
         for nr, out in enumerate(outs):
-            if out._layout.dtype.kind in "fc":
+            if floating[nr]:
                 out._node = node if single else Edge(node, nr)
                 out._requires_grad = True
 
-    def _sources(self, edges: Sequence[Any], outs: int) -> list[tuple[str, int]]:
+    def _sources(self, edges: Sequence[Any], outs: int) -> Sequence[tuple[str, int]]:
         """What the rules of the wanted gradients need: (\"in\", nr) and (\"out\", nr)."""
+        key = (tuple([e is not None for e in edges]), outs)
+        found = self._found_sources.get(key)
+        if found is None:
+            found = self._found_sources[key] = self._find_sources(*key)
+        return found
+
+    def _find_sources(self, wants: Sequence[bool], outs: int) -> Sequence[tuple[str, int]]:
         needed: set[tuple[str, int]] = set()
-        for nr, edge in enumerate(edges):
-            if edge is None:
-                continue
-            _, names = self._rule(nr)
-            for name in names:
+        for nr, wanted in enumerate(wants):
+            for name in self._rule(nr)[1] if wanted else ():
                 if name in self.params:
-                    needed |= {("in", k) for k in (range(len(edges)) if self.variadic else [self.params.index(name)])}
+                    needed |= {("in", k) for k in (range(len(wants)) if self.variadic else [self.params.index(name)])}
                 elif name == "out":
                     needed |= {("out", k) for k in range(outs)}
         return sorted(needed)
@@ -228,10 +243,6 @@ class Primitive:
         if self._jvp is not None:
             return self._jvp(node, tangents)
         return transposed_jvp(self, node, tangents)
-
-    @property
-    def _setting_names(self) -> set[str]:
-        return {p.name for p in inspect.signature(self.forward).parameters.values() if p.kind is p.KEYWORD_ONLY}
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}({', '.join(self.params)})>"
