@@ -24,8 +24,8 @@ demo: $(VENV)/demo-$(HERE)  ## train on handwritten digits: demo-output/digits.p
 test: $(VENV)/test-$(HERE)  ## run the whole test suite, lint and types included
 	$(PY) -m pytest -n $(WORKERS) --maxprocesses 8
 
-bench: $(VENV)/bench-$(HERE)  ## time ours and whichever peers are installed
-	$(PY) -m benchmarks
+bench: $(VENV)/bench-$(HERE)  ## time ours and whichever peers are installed; BENCH='-k tanh' for a part
+	$(PY) -m benchmarks $(BENCH)
 
 bench-peers: $(VENV)/bench-$(HERE)  ## install the peers that `make bench` compares with (torch: up to several GB)
 	for peer in torch jax autograd; do \

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import numbagrad as ng
-from numbagrad.jit.compile import Stats, stats
+from numbagrad.jit.compile import Stats
 
 PURPOSE = "Train a multilayer perceptron on scikit-learn's handwritten digits and compare the two CPU backends."
 SIZES = (64, 128, 64, 10)
@@ -41,7 +42,7 @@ def init(rng: np.random.Generator, sizes: Sequence[int] = SIZES) -> Params:
             ng.tensor(rng.normal(0, np.sqrt(2 / n_in), (n_in, n_out)), requires_grad=True),
             ng.tensor(np.zeros(n_out), requires_grad=True),
         )
-        for n_in, n_out in zip(sizes, sizes[1:], strict=False)
+        for n_in, n_out in pairwise(sizes)
     ]
 
 
@@ -143,7 +144,7 @@ def load(seed: int) -> Data:
 def train(data: Data, backend: str, epochs: int, seed: int, report: Callable[..., None]) -> Run:
     """Train a fresh network; the same seed gives the same program on every backend."""
     run = Run(backend)
-    before = stats()
+    before = ng.stats()
     start = time.perf_counter()
     with ng.use_backend(backend):
         rng = np.random.default_rng(seed)
@@ -154,7 +155,7 @@ def train(data: Data, backend: str, epochs: int, seed: int, report: Callable[...
             run.accuracies.append(accuracy(run.params, data.held_images, data.held_labels))
             report(epoch, epochs, run.epoch_losses[-1], run.accuracies[-1], run.speeds[-1], done=True)
     run.seconds = time.perf_counter() - start
-    run.kernels = Stats(*(now - then for now, then in zip(astuple(stats()), astuple(before), strict=True)))
+    run.kernels = Stats(*(now - then for now, then in zip(astuple(ng.stats()), astuple(before), strict=True)))
     return run
 
 

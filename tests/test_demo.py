@@ -12,8 +12,8 @@ import numbagrad as ng
 pytest.importorskip("sklearn", reason="needs the examples extra")
 image = pytest.importorskip("matplotlib.image", reason="needs the examples extra")
 
-from numbagrad.jit import backend  # noqa: E402
 from numbagrad.examples import digits  # noqa: E402  (needs what is asked for above)
+from numbagrad.jit import backend  # noqa: E402
 
 
 def silent(*args, **kwargs):
