@@ -23,7 +23,7 @@ def silent(*args, **kwargs):
 def by_hand(data, epochs, seed):
     """Losses of the same training in NumPy, the gradients derived on paper."""
     rng = np.random.default_rng(seed)
-    params = [p.numpy().copy() for layer in digits.init(rng) for p in layer]
+    params = [p.detach().numpy().copy() for layer in digits.init(rng) for p in layer]
     velocity = [np.zeros_like(p) for p in params]
     losses = []
     for _ in range(epochs):
@@ -78,6 +78,21 @@ def test_demo_from_a_shell_reaches_97_percent_on_both_backends(tmp_path):
     assert "agree: they differ by at most" in done.stdout
     assert re.fullmatch(r"speed: cpu .* is [\d.]+ times as fast", done.stdout.splitlines()[-1])
     assert drawn(tmp_path / "digits.png")
+
+
+def test_a_second_process_loads_every_kernel_from_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBAGRAD_CACHE_DIR", str(tmp_path / "cache"))
+    demo = ["demo", "--backend", "cpu", "--epochs", "1", "--output", str(tmp_path)]
+    (compiled, _), (compiled_again, loaded) = (kernels_of(demo) for _ in range(2))
+    assert compiled > 5
+    assert (compiled_again, loaded) == (0, compiled)
+
+
+def kernels_of(demo):
+    """How many kernels a process compiled, and how many it loaded."""
+    command = [sys.executable, "-m", "numbagrad", *demo]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return tuple(map(int, re.search(r"compiled: (\d+), loaded from the cache: (\d+)", shown).groups()))
 
 
 def drawn(file):
