@@ -107,7 +107,14 @@ _ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Div: ("/", operator.truediv),
     ast.Pow: ("**", operator.pow),
 }
-_COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+_COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+}
 
 
 class _Writer:
@@ -206,8 +213,7 @@ class _Scope:
             case ast.BinOp(left=left, op=op, right=right):
                 return self.arithmetic(op, self.value(left), self.value(right))
             case ast.Compare(left=left, ops=[op], comparators=[right]):
-                x, y = (self.writer.typed(self.value(side)) for side in (left, right))
-                return f"({x} {_COMPARISONS[type(op)]} {y})"
+                return self.comparison(op, self.value(left), self.value(right))
             case ast.BoolOp(op=op, values=[left, right]):
                 name = "both" if isinstance(op, ast.And) else "either"
                 return f"{name}({self.value(left)}, {self.value(right)})"
@@ -226,6 +232,12 @@ class _Scope:
         if not isinstance(value, bool):
             raise self.unreadable(test)
         return value
+
+    def comparison(self, op: ast.cmpop, x: Value, y: Value) -> Value:
+        symbol, compare = _COMPARISONS[type(op)]
+        if not isinstance(x, str) and not isinstance(y, str):
+            return compare(x, y)
+        return f"({self.writer.typed(x)} {symbol} {self.writer.typed(y)})"
 
     def arithmetic(self, op: ast.operator, x: Value, y: Value) -> Value:
         symbol, compute = _ARITHMETIC[type(op)]

@@ -6,9 +6,8 @@ infinities are put in by choice or arise by overflow, and the sign of zero is ca
 
 from __future__ import annotations
 
-from numbagrad.jit.intrinsics import bits, down, fabs, fcopysign, fma, from_bits, fsqrt, iadd, iand, ior, isub
-from numbagrad.jit.intrinsics import nearest, poly, shl, shr, to_float, toward_zero, up
-from numbagrad.jit.vmath_tables import ERF, EXP, LOG, LOG_ERFC, LOG_ERFC_LONG, LOG_QUOTIENT, TANH
+from numbagrad.jit.intrinsics import bits, down, fabs, fcopysign, fma, from_bits, fsqrt, iadd, iand, ior, isub, lost, nearest, poly, shl, shr, to_float, toward_zero, up
+from numbagrad.jit.vmath_tables import ARCTANH, COSH, ERF, EXP, EXP2, LOG, LOG10, LOG2, LOG_ERFC, LOG_ERFC_LONG, LOG_QUOTIENT, SINH, TANH
 from numbagrad.jit.vmath_words import INF, IS_FLOAT32, MANTISSA, NAN, ONE_BITS, SMALLEST_NORMAL, WHOLE, Bits, Both, Real, vector
 
 # ----- Machine operations -----
@@ -67,8 +66,12 @@ EXPM1_LOWEST = Both(-20.0, -40.0)
 def _split_exponent(x: Real) -> tuple[Real, Real]:
     """n, as the last bits of a float, and r."""
     shifted = fma(x, LOG2_E, WHOLE)
+    return shifted, _rest_of_split(x, shifted)
+
+
+def _rest_of_split(x: Real, shifted: Real) -> Real:
     n = shifted - WHOLE
-    return shifted, fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
+    return fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
 
 
 def _times_two_to(y: Real, shifted: Real) -> Real:
@@ -105,6 +108,19 @@ def _exp_pair(x: Real) -> tuple[Real, Real]:
     return _times_two_to(y, shifted), _times_two_to((one_r - y) + rest, shifted)
 
 
+EXP2_LOWEST = Both(-151.0, -1076.0)
+EXP2_HIGHEST = Both(129.0, 1025.0)
+
+
+@vector
+def exp2(x: Real) -> Real:
+    x = EXP2_LOWEST if x < EXP2_LOWEST else x
+    x = EXP2_HIGHEST if x > EXP2_HIGHEST else x
+    shifted = x + WHOLE
+    r = x - (shifted - WHOLE)
+    return _times_two_to(fma(r, poly(r, EXP2), 1.0), shifted)
+
+
 @vector
 def expm1(x: Real) -> Real:
     clamped = EXPM1_LOWEST if x < EXPM1_LOWEST else x
@@ -129,10 +145,15 @@ def _split_power(x: Real) -> tuple[Real, Real, Bits]:
     """f, n and the bits of n in the place of the exponent, for a normal x."""
     field = iand(isub(bits(x), SQRT_HALF_BITS), EXPONENT)
     f = from_bits(isub(bits(x), field)) - 1.0
+    return f, _power(field), field
+
+
+def _power(field: Bits) -> Real:
+    """n, which stands in the place of the exponent."""
     if IS_FLOAT32:
-        return f, to_float(field), field
+        return to_float(field)
     # Few processors convert int64 to float64, so n becomes the last bits of 2^52.
-    return f, from_bits(ior(shr(iadd(field, ONE_BITS), MANTISSA), TWO_TO_52_BITS)) - (2.0**52 + 1023), field
+    return from_bits(ior(shr(iadd(field, ONE_BITS), MANTISSA), TWO_TO_52_BITS)) - (2.0**52 + 1023)
 
 
 TWO_TO_52_BITS = (1023 + 52) << 52
@@ -166,8 +187,12 @@ TWO_BITS = Both(128 << 23, 1024 << 52)
 
 
 def _log_of_sum(u: Real, lost: Real) -> Real:
-    """log(u + lost) for a normal u and a lost that is less than its last place."""
-    start, n, field = _split_power(u)
+    """log(u + lost) for a normal u and a lost that is hardly more than its last place."""
+    f, n, field = _split_power(u)
+    return _log_of_parts(f, n, field, lost)
+
+
+def _log_of_parts(start: Real, n: Real, field: Bits, lost: Real) -> Real:
     # Twice and half, because 2⁻ⁿ may be too small for a normal number.
     scaled = lost * from_bits(isub(TWO_BITS, field)) * 0.5
     f = start + scaled
@@ -185,6 +210,38 @@ def log1p(x: Real) -> Real:
     return fcopysign(y if u > 0.0 else (-INF if u == 0.0 else NAN), x)
 
 
+def _log_in_base(x: Real, factor: Real, factor_low: Real, unit: Real, unit_low: Real) -> Real:
+    """log(x) times a factor; n counts in whole units, the first part of which gives an exact product with n."""
+    f, n = _split_log(x)
+    rest = fma(n, unit_low, fma(f, factor_low, _log_bend(f, 0.0) * factor))
+    return fma(n, unit, fma(f, factor, rest))
+
+
+@vector
+def log2(x: Real) -> Real:
+    if IS_FLOAT32:
+        f, n = _split_log(x)
+        return fma(n, UNIT, fma(f, LOG2_E, f * poly(f, LOG2)))
+    return _log_in_base(x, LOG2_E, LOG2_E_LOW, 1.0, 0.0)
+
+
+@vector
+def log10(x: Real) -> Real:
+    if IS_FLOAT32:
+        f, n = _split_log(x)
+        y = fma(f, LOG10_E, fma(n, UNIT * LOG10_2_LOW, f * poly(f, LOG10)))
+        return fma(n, UNIT * LOG10_2_HIGH, y)
+    return _log_in_base(x, LOG10_E, LOG10_E_LOW, LOG10_2_HIGH, LOG10_2_LOW)
+
+
+LOG2_E_LOW = 2.0355273740931033e-17
+LOG10_E = 0.4342944819032518
+LOG10_E_LOW = 1.098319650216765e-17
+# log10(2) in two parts, the first so short that its product with n is exact.
+LOG10_2_HIGH = Both(0.301025390625, 0.30102999566406652)
+LOG10_2_LOW = Both(4.605038981195214e-06, -8.532344317057107e-14)
+
+
 # ----- Hyperbolic and logistic functions -----
 
 
@@ -199,6 +256,98 @@ def tanh(x: Real) -> Real:
     twice = a + a
     large = 1.0 - 2.0 / (_exp_normal(TANH_MAX if twice > TANH_MAX else twice) + 1.0)
     return fcopysign(small if a < 0.625 else large, x)
+
+
+SINH_LINEAR = Both(1e-4, 1e-9)
+# Above, 2 sinh overflows, and below 2ⁿ/4 is still finite.
+SINH_MAX = Both(89.6, 710.6)
+
+
+def _sinh_cosh(x: Real, sign: Real) -> Real:
+    """sinh for sign -1 and cosh for 1: (2ⁿ ± 2⁻ⁿ) cosh(r) + (2ⁿ ∓ 2⁻ⁿ) sinh(r), halved, where |x| = n ln2 + r."""
+    a = fabs(x)
+    a = SINH_MAX if a > SINH_MAX else a
+    # With n = 0 up to a = ½ the terms of sinh do not cancel where n = 1.
+    shifted = fma(a, LOG2_E, WHOLE) if sign > 0.0 else fma(a, LOG2_E, -0.22) + WHOLE
+    r = _rest_of_split(a, shifted)
+    z = r * r
+    odd, even = r * z * poly(z, SINH), z * poly(z, COSH)
+    n = shl(bits(shifted), MANTISSA)
+    rise = from_bits(iadd(n, QUARTER_BITS))
+    # Where 2⁻ⁿ is too small for these bits, it is too small to count.
+    fall = (from_bits(isub(QUARTER_BITS, n)) if a < 40.0 else 0.0) * sign
+    first, second = rise + fall, rise - fall
+    y = first + fma(second, r, fma(first, even, fma(second, odd, (rise - first) + fall)))
+    return y + y
+
+
+QUARTER_BITS = Both(125 << 23, 1021 << 52)
+
+
+@vector
+def sinh(x: Real) -> Real:
+    # A quarter of a subnormal number would be rounded.
+    return x if fabs(x) < SINH_LINEAR else fcopysign(_sinh_cosh(x, -1.0), x)
+
+
+@vector
+def cosh(x: Real) -> Real:
+    return _sinh_cosh(x, 1.0)
+
+
+def _log1p_of_sum(w: Real, low: Real, more: Real) -> Real:
+    """log(1 + w + low) + more ln2, for `more` in the units of n."""
+    u = 1.0 + w
+    part = u - 1.0
+    # Knuth's sum: u + lost is exactly 1 + w.
+    lost = (1.0 - (u - part)) + (w - part)
+    f, n, field = _split_power(u)
+    return _log_of_parts(f, n + more, field, lost + low)
+
+
+@vector
+def arcsinh(x: Real) -> Real:
+    a = fabs(x)
+    huge = a > HUGE
+    v = a * a / (1.0 + fsqrt(fma(a, a, 1.0)))
+    w = a + v
+    y = _log1p_of_sum(a if huge else w, 0.0 if huge else (a - w) + v, 1.0 / UNIT if huge else 0.0)
+    return fcopysign(y if a < INF else a, x)
+
+
+# Beyond, 1 is too small to count besides x².
+HUGE = Both(2.0**30, 2.0**60)
+
+
+@vector
+def arccosh(x: Real) -> Real:
+    huge = x > HUGE
+    t = x - 1.0
+    s = fsqrt(t * (t + 2.0))
+    w = t + s
+    y = _log1p_of_sum(t if huge else w, 0.0 if huge else (s - w) + t, 1.0 / UNIT if huge else 0.0)
+    y = y if x < INF else x
+    return y if x >= 1.0 else NAN
+
+
+@vector
+def arctanh(x: Real) -> Real:
+    # (1 + a) / (1 - a) = 2ⁿ (1 + s) / (1 - s), so that arctanh(a) = n ln2 / 2 + arctanh(s) with a small s.
+    a = fabs(x)
+    u = 1.0 + a
+    v = 1.0 - a
+    field = iand(iadd(isub(bits(u), bits(v)), HALF_FIELD), EXPONENT)
+    power = from_bits(iadd(field, ONE_BITS))
+    top = (u - v * power) + ((a - (u - 1.0)) - ((1.0 - v) - a) * power)
+    s = top / (u + v * power)
+    z = s * s
+    n = _power(field)
+    y = fma(n, LN2_HIGH * UNIT * 0.5, s + fma(s * z, poly(z, ARCTANH), n * (LN2_LOW * UNIT * 0.5)))
+    y = y if a < 1.0 else (INF if a == 1.0 else NAN)
+    return fcopysign(y, x)
+
+
+HALF_FIELD = Both(1 << 22, 1 << 51)
 
 
 @vector

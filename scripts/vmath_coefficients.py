@@ -8,6 +8,7 @@ anew; `--errors` prints the error of each table in units of the last place.
 """
 
 import argparse
+import contextlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,8 @@ TABLES = Path(__file__).resolve().parent.parent / "jit" / "vmath_tables.py"
 DTYPES = {"float32": np.float32, "float64": np.float64}
 
 mp.mp.dps = 100
-one, two, half = mp.mpf(1), mp.mpf(2), mp.mpf(1) / 2
-ln2, sqrt2, pi = mp.log(2), mp.sqrt(2), mp.pi
+zero, one, two, half = mp.mpf(0), mp.mpf(1), mp.mpf(2), mp.mpf(1) / 2
+ln2, ln10, sqrt2, pi = mp.log(2), mp.log(10), mp.sqrt(2), mp.pi
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,16 @@ def smooth(f, at=0):
             return +f(x)
 
     return value
+
+
+def root_series(f):
+    """(f(√z) / √z - 1) / z: what an odd function adds to x, over x³, as a function of z = x²."""
+    return smooth(lambda z: (f(mp.sqrt(z)) / mp.sqrt(z) - 1) / z)
+
+
+def rest_of_log(base):
+    """The logarithm of 1 + f over f, without the float32 next to its value at 0."""
+    return smooth(lambda f: mp.log1p(f) / base / f - mp.mpf(float(np.float32(1 / base))))
 
 
 FITS = {
@@ -78,7 +89,27 @@ FITS = {
     "COS": Fit(
         smooth(lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2), mp.mpf(0), (pi / 4) ** 2 * 1.001, 2, 5, lambda z: z**2
     ),
-    "TAN": Fit(smooth(lambda z: (mp.tan(mp.sqrt(z)) / mp.sqrt(z) - 1) / z), mp.mpf(0), (pi / 4) ** 2 * 1.001, 5, 13, lambda z: z),
+    "TAN": Fit(root_series(mp.tan), zero, (pi / 4) ** 2 * 1.001, 5, 13, lambda z: z),
+    # 2^r = 1 + r EXP2(r) for |r| <= ½.
+    "EXP2": Fit(smooth(lambda r: (two**r - 1) / r), -half, half, 5, 11, lambda r: r / two**r),
+    # log2(1 + f) = f float32(1 / ln2) + f LOG2(f) and so for log10, on [1/√2, √2] - 1.
+    "LOG2": Fit(rest_of_log(ln2), 1 / sqrt2 - 1, sqrt2 - 1, 8, None, lambda f: ln2 * f / mp.log1p(f)),
+    "LOG10": Fit(rest_of_log(ln10), 1 / sqrt2 - 1, sqrt2 - 1, 8, None, lambda f: ln10 * f / mp.log1p(f)),
+    # sinh(r) = r + r³ SINH(r²), cosh(r) = 1 + r² COSH(r²) for |r| <= ½.
+    "SINH": Fit(root_series(mp.sinh), zero, one / 4 * 1.001, 2, 5, lambda z: z),
+    "COSH": Fit(smooth(lambda z: (mp.cosh(mp.sqrt(z)) - 1) / z), zero, one / 4 * 1.001, 2, 6, lambda z: z),
+    # arcsin(s) = s + s³ ARCSIN(s²) for |s| <= ½.
+    "ARCSIN": Fit(root_series(mp.asin), zero, one / 4, 4, 11, lambda z: z),
+    # arctan(t) = t + t³ ARCTAN(t²) for |t| <= ½.
+    "ARCTAN": Fit(root_series(mp.atan), zero, mp.mpf("0.2502"), 4, 11, lambda z: z),
+    # arctanh(s) = s + s³ ARCTANH(s²) for |s| <= 0.205.
+    "ARCTANH": Fit(root_series(mp.atanh), zero, mp.mpf("0.042"), 2, 7, lambda z: z),
+    # sin(πf) / (πf) = 1 + f² SINC(f²) for |f| <= ½.
+    "SINC": Fit(
+        smooth(lambda z: (mp.sinc(pi * mp.sqrt(z)) - 1) / z), zero, one / 4, 3, 7, lambda z: z * 1.6
+    ),
+    # (1 - h)^(-1/3) = 1 + h CBRT(h) for |h| <= 0.1021.
+    "CBRT": Fit(smooth(lambda h: ((1 - h) ** (-one / 3) - 1) / h), mp.mpf("-0.1021"), mp.mpf("0.1021"), 1, 5, lambda h: h),
 }
 
 
@@ -86,15 +117,18 @@ def minimax(f, weight, grid, degree):
     """Coefficients of the best polynomial on a grid, and its error."""
     count = degree + 2
     chosen = [int(round((1 - mp.cos(pi * i / (count - 1))) / 2 * (len(grid) - 1))) for i in range(count)]
+    best = None
     for _ in range(40):
         coefficients, level = levelled(f, weight, grid, chosen)
-        errors = [w * (y - mp.polyval(coefficients[::-1], x)) for x, y, w in zip(grid, f, weight)]
-        exchanged = alternating_peaks(errors, count)
-        worst = max(abs(errors[i]) for i in exchanged)
-        if exchanged == chosen or worst <= abs(level) * (1 + mp.mpf(10) ** -6):
+        errors = [w * (y - mp.polyval(coefficients[::-1], x)) for x, y, w in zip(grid, f, weight, strict=True)]
+        worst = max(abs(e) for e in errors)
+        if best is None or worst < best[1]:
+            best = coefficients, worst
+        peaks = alternating_peaks(errors, count)
+        if len(peaks) < count or worst <= abs(level) * (1 + mp.mpf(10) ** -6):
             break
-        chosen = exchanged
-    return coefficients, worst
+        chosen = peaks
+    return best
 
 
 def levelled(f, weight, grid, chosen):
@@ -122,22 +156,36 @@ def alternating_peaks(errors, count):
             peaks.append(i)
     while len(peaks) > count:
         peaks.pop(0 if abs(errors[peaks[0]]) < abs(errors[peaks[-1]]) else -1)
-    assert len(peaks) == count, f"{len(peaks)} extremes where {count} were expected: take more digits or points"
     return peaks
 
 
 def rounded(fit, degree, dtype):
     """Coefficients in a dtype, and the error that remains."""
     size = 24 * (degree + 4)
-    grid = [(fit.low + fit.high) / 2 - (fit.high - fit.low) / 2 * mp.cos(pi * (i + half) / size) for i in range(size)]
+    middle, radius = (fit.low + fit.high) / 2, (fit.high - fit.low) / 2
+    grid = [middle - radius * mp.cos(pi * (i + half) / size) for i in range(size)]
     exact, weight = [fit.f(x) for x in grid], [abs(mp.mpf(fit.weight(x))) for x in grid]
+    best, _ = minimax(exact, weight, grid, degree)
+    tried = [[mp.mpf(float(dtype(c))) for c in best]]
+    # Where the interval holds 0, either sign of the weight may give the better fit of the rest, or none.
+    for sign in (abs, lambda power: power):
+        with contextlib.suppress(ZeroDivisionError):
+            tried.append(rounded_in_turn(grid, exact, weight, degree, dtype, sign))
+
+    def error(coefficients):
+        return max(abs(w * (y - mp.polyval(coefficients[::-1], x))) for x, y, w in zip(grid, exact, weight, strict=True))
+
+    error_found, found = min((error(coefficients), coefficients) for coefficients in tried)
+    return [dtype(c) for c in found], error_found
+
+
+def rounded_in_turn(grid, exact, weight, degree, dtype, sign):
     done = []
     for k in range(degree + 1):
-        left = [(y - mp.polyval(done[::-1], x)) / x**k for x, y in zip(grid, exact)]
-        rest, _ = minimax(left, [w * x**k for x, w in zip(grid, weight)], grid, degree - k)
+        left = [(y - mp.polyval(done[::-1], x)) / x**k for x, y in zip(grid, exact, strict=True)]
+        rest, _ = minimax(left, [w * sign(x**k) for x, w in zip(grid, weight, strict=True)], grid, degree - k)
         done.append(mp.mpf(float(dtype(rest[0]))))
-    error = max(abs(w * (y - mp.polyval(done[::-1], x))) for x, y, w in zip(grid, exact, weight))
-    return [dtype(c) for c in done], error
+    return done
 
 
 def main():
