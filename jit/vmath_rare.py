@@ -111,11 +111,15 @@ class _Rare:
 def _keep(module: Any, functions: list[Any]) -> None:
     """Keep functions that only an attribute mentions until the loops have been vectorised."""
     pointer, name = ir.IntType(8).as_pointer(), "llvm.compiler.used"
-    old = module.globals.pop(name, None)
-    kept = [*(old.initializer.constant if old else ()), *(f.bitcast(pointer) for f in functions)]
-    used = ir.GlobalVariable(module, ir.ArrayType(pointer, len(kept)), name)
-    used.linkage, used.section = "appending", "llvm.metadata"
-    used.initializer = ir.Constant(used.value_type, kept)
+    used = module.globals.get(name)
+    kept = [*(used.initializer.constant if used else ()), *(f.bitcast(pointer) for f in functions)]
+    array = ir.ArrayType(pointer, len(kept))
+    if used is None:
+        used = ir.GlobalVariable(module, array, name)
+        used.linkage, used.section = "appending", "llvm.metadata"
+    # A second rare function in one kernel: a name cannot be given twice, so the list grows where it is.
+    used.value_type, used.type = array, array.as_pointer()
+    used.initializer = ir.Constant(array, kept)
 
 
 _ANGLE = {types.float32: 12000.0, types.float64: 1.6e6}

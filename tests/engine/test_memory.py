@@ -97,11 +97,11 @@ def test_what_no_gradient_needs_is_not_saved():
 
 
 def test_gradients_are_handed_on_and_not_copied():
-    x = leaf(np.ones(1000))
+    x = leaf(np.ones(100_000))
     y = x * 2.0
     kept = []
     y.register_hook(lambda g: kept.append(g._data.strides))
     y.sum().backward()
-    # The gradient of a sum is one number seen everywhere.
+    # The gradient of a large sum is one number seen everywhere.
     assert kept == [(0,)]
-    assert x.grad._data.flags.owndata
+    assert x.grad._data.strides == (8,)
