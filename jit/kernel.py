@@ -130,7 +130,7 @@ def _signature(spec: KernelSpec) -> Any:
             args.append(kind)
         else:
             args.append(abi.Flat(kind) if flat else abi.Strided(kind))
-    args += [abi.Flat(getattr(types, "boolean" if o == "bool" else o)) for o in spec.outputs]
+    args += [abi.Flat(getattr(types, "boolean" if o == "bool" else o), writable=True) for o in spec.outputs]
     return types.void(*args)
 
 

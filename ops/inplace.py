@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from numbagrad.engine.layout import FAST_DTYPES
-from numbagrad.engine.mode import mode
+from numbagrad.engine.mode import grad_enabled, mode
+from numbagrad.engine.node import Storage, watches
 from numbagrad.engine.tensor import Tensor, adopt, check_writable, share, snapshot, wrap
+from numbagrad.engine.watch import user_line
 from numbagrad.ops import arithmetic, conversion, indexing, shape
 from numbagrad.ops.elementwise import Elementwise
 from numbagrad.ops.operands import NUMBERS, as_tensor
@@ -55,7 +57,12 @@ def _records(x: Tensor, *others: Any) -> bool:
 
 
 def _written(x: Tensor) -> Tensor:
-    share(x).version += 1
+    storage = share(x)
+    if type(storage) is not Storage:
+        storage.refuse_writes()
+    storage.version += 1
+    if watches:
+        storage.written_at = user_line()
     return x
 
 
@@ -90,6 +97,9 @@ def _fits(x: Tensor, value: Tensor, what: str) -> None:
 def _compute_and_store(x: Tensor, compute: Callable[[Tensor], Tensor], what: str, record: bool) -> Tensor:
     """Overwrite `x` with what `compute` makes of it."""
     before = snapshot(x) if record else wrap(x._data)
+    if record and watches:
+        # Whoever watches may keep the old value without the node's knowing.
+        before._data, before._storage = before._data.copy(), None
     result = compute(before)
     _fits(x, result, what)
     if record:
@@ -114,7 +124,16 @@ def _keep_if_saved(before: Tensor, result: Tensor) -> None:
 def inplace(op: Any, symbol: str) -> Callable[..., Tensor]:
     """The in-place form of an op of one or two operands."""
 
+    tables = op.tables if isinstance(op, Elementwise) and len(op.params) == 2 else {"TT": [None], "TN": [None]}
+    tensors, numbers = tables["TT"], tables["TN"]
+
     def write(self: Tensor, *others: Any) -> Tensor:
+        if (
+            len(others) == 1
+            and not (self._requires_grad and grad_enabled())
+            and _write_fast(self, others[0], tensors, numbers)
+        ):
+            return self
         operands = [o if type(o) in NUMBERS else as_tensor(o) for o in others]
         record = _records(self, *operands)
         if not record and _run_into(op, self, operands):
@@ -124,6 +143,32 @@ def inplace(op: Any, symbol: str) -> Callable[..., Tensor]:
     write.__name__ = write.__qualname__ = symbol
     write.__doc__ = f"In-place version of :func:`numbagrad.{op.name}`."
     return write
+
+
+def _write_fast(x: Tensor, other: Any, tensors: list[Any], numbers: list[Any]) -> bool:
+    """The usual case: `x` is small and dense, and `other` a number or another small tensor of its layout."""
+    layout, kind = x._layout, type(other)
+    if kind is Tensor and other._layout is layout and not (other._requires_grad and grad_enabled()):
+        entry, value = tensors[layout.code], other._data
+        if entry is None or _owner(value) is _owner(x._data):
+            return False
+    elif kind is float or kind is int:
+        entry, value = numbers[layout.code], other
+        if entry is None:
+            return False
+    else:
+        return False
+    if watches or type(share(x)) is not Storage:
+        return False
+    entry(x._data, value, x._data)
+    _written(x)
+    return True
+
+
+def _owner(array: np.ndarray) -> Any:
+    """Whose memory an array is: two arrays of different owners do not overlap."""
+    base = array.base
+    return array if base is None else base
 
 
 def _run_into(op: Any, x: Tensor, operands: list[Any]) -> bool:
@@ -140,6 +185,7 @@ def _run_into(op: Any, x: Tensor, operands: list[Any]) -> bool:
     if not same or any(np.broadcast_shapes(np.shape(v), x.shape) != x.shape for v in values):
         return False
     op.map([x._data, *values], x.shape, x.dtype, out=[x._data])
+    op._resolve([x, *operands], x.dtype, x.shape)
     return True
 
 
