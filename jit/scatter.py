@@ -15,14 +15,16 @@ from numba import types
 from numbagrad.jit import abi, backend, compile
 
 _SOURCE = """\
-def scatter_add(places, rows, out, width):
+def scatter_add(places, rows, out, width, length):
     state = release_gil(rows.size)
     if width == uintp(1):
         for k in range(places.size):
-            out[uintp(places[k])] += rows[k]
+            place = places[k]
+            out[uintp(place if place >= 0 else place + length)] += rows[k]
     else:
         for k in range(places.size):
-            start = uintp(places[k]) * width
+            place = places[k]
+            start = uintp(place if place >= 0 else place + length) * width
             row = k * width
             for j in range(width):
                 out[start + j] += rows[row + j]
@@ -38,7 +40,7 @@ def scatter_add(places: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
     Parameters
     ----------
     places : ndarray of int64
-        Row numbers, none negative and all within `out`: they are not checked.
+        Row numbers, all within `out`, which is not checked; negative ones count from the end.
     rows : ndarray
         As many rows as there are places, two-dimensional, of the dtype of `out`.
     out : ndarray
@@ -47,7 +49,7 @@ def scatter_add(places: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
     Examples
     --------
     >>> out = np.zeros((3, 1))
-    >>> scatter_add(np.array([2, 0, 2]), np.array([[1.0], [2.0], [4.0]]), out)
+    >>> scatter_add(np.array([2, 0, -1]), np.array([[1.0], [2.0], [4.0]]), out)
     >>> out[:, 0].tolist()
     [2.0, 0.0, 5.0]
     """
@@ -57,16 +59,21 @@ def scatter_add(places: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
     if backend.current() == "reference" or out.dtype.char not in "fd":
         np.add.at(out, places, rows)
         return
-    places = np.ascontiguousarray(places, np.int64)
-    rows = np.require(rows, out.dtype, ["C", "A"])
-    _kernel(out.dtype.char)(places, rows, out, out.shape[1])
+    places, rows = _dense(places, np.int64), _dense(rows, out.dtype)
+    _kernel(out.dtype.char)(places, rows, out, out.shape[1], out.shape[0])
+
+
+def _dense(array: np.ndarray, dtype: Any) -> np.ndarray:
+    flags = array.flags
+    dense = flags.c_contiguous and flags.aligned and array.dtype == dtype
+    return array if dense else np.require(array, dtype, ["C", "A"])
 
 
 @functools.cache
 def _kernel(char: str) -> Callable[..., Any]:
     flat = [abi.Flat("int64"), abi.Flat(char), abi.Flat(char, writable=True)]
     namespace = {"release_gil": abi.release_gil, "acquire_gil": abi.acquire_gil, "uintp": types.uintp}
-    signature = types.void(*flat, types.uintp)
+    signature = types.void(*flat, types.uintp, types.intp)
     return compile.compile_source(_SOURCE, "scatter_add", signature, namespace=namespace, noalias=True).entry
 
 

@@ -319,6 +319,8 @@ def _pad_widths(pad_width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
     if isinstance(pad_width, dict):
         given = {normalize_axis_index(axis, ndim): w for axis, w in pad_width.items()}
         return tuple(_pad_widths(given.get(axis, 0), 1)[0] for axis in range(ndim))
+    if type(pad_width) is int and pad_width >= 0:
+        return ((pad_width, pad_width),) * ndim
     widths = np.asarray(pad_width)
     if widths.dtype.kind not in "iu":
         raise TypeError(f"pad: `pad_width` must be of integral type, got {pad_width!r}")

@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from numbagrad.engine.tensor import Tensor, wrap
 from numbagrad.ops.conversion import clone
-from numbagrad.ops.gathering import zeros
+from numbagrad.ops.gathering import viewing, zeros
 from numbagrad.ops.operands import as_tensor
 from numbagrad.ops.primitive import primitive
 from numbagrad.ops.registry import stands_for
@@ -19,7 +19,7 @@ from numbagrad.ops.shape import broadcast_to, ravel, reshape
 # ----- Primitives -----
 
 
-@primitive(linear=True, view=True, name="diagonal")
+@viewing("diagonal")
 def _diagonal(x, *, offset, axis1, axis2):
     return np.diagonal(x, offset, axis1, axis2)
 

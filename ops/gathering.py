@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numbagrad.engine.node import Node
 from numbagrad.engine.tensor import Tensor, become_view, edge_of, wrap
 from numbagrad.jit import memory
 from numbagrad.jit.scatter import scatter_add
-from numbagrad.ops.operands import as_tensor, holds_tensor
+from numbagrad.ops.operands import as_tensor, holds_tensor, unbroadcast
 from numbagrad.ops.primitive import Call, Primitive, primitive
 from numbagrad.ops.registry import register
 
@@ -110,14 +111,15 @@ def _leading(index: Any, ndim: int) -> tuple[Any, ...]:
 def _places(shape: tuple[int, ...], index: Any) -> tuple[np.ndarray, int]:
     """Which rows an index takes, in the shape that it gives them, and how many elements make a row.
 
-    Rows run over the axes that the index leaves whole at the end, and are numbered over all others.
+    Rows run over the axes that the index leaves whole at the end, and are numbered over all others; negative numbers
+    count from the end.
     """
     items = _leading(index, len(shape))
     named = sum(map(_axes_of, items))
     rows, width = shape[:named], math.prod(shape[named:])
     first = items[0] if len(items) == 1 else None
     if isinstance(first, np.ndarray) and first.dtype.kind == "i":
-        return np.where(first < 0, first + rows[0], first), width
+        return first, width
     return np.arange(math.prod(rows)).reshape(rows)[items], width
 
 
@@ -139,7 +141,48 @@ class _Indexing(Primitive):
         super()._record(tensors, outs, {**settings, "index": _copied(settings["index"])}, single)
 
 
-class _Slicing(Primitive):
+class Viewing(Primitive):
+    """A linear primitive of one tensor that views its memory where it can. Its rule saves nothing.
+
+    Called directly, without the loops over tensors and outputs that `Primitive` needs.
+    """
+
+    def __init__(self, forward: Callable[..., Any], name: str) -> None:
+        super().__init__(forward, linear=True, view=True, name=name)
+
+    def __call__(self, x: Any, **settings: Any) -> Tensor:
+        if type(x) is not Tensor:
+            x = as_tensor(x, "x")
+        memory = x._data
+        data = self.forward(memory, **settings)
+        if type(data) is not np.ndarray:
+            # A scalar of NumPy's.
+            return self._recorded(x, wrap(np.asarray(data)), settings)
+        out = self._recorded(x, wrap(data), settings)
+        base = data.base
+        if base is memory or data is memory or (base is not None and base is memory.base):
+            become_view(out, x, lambda base: self(base, **settings))
+        return out
+
+    def _recorded(self, x: Tensor, out: Tensor, settings: Any) -> Tensor:
+        if x._requires_grad and grad_enabled():
+            out._node = Node(self, (edge_of(x),), (), out._layout, Call(settings, (x._layout,), ()))
+            out._requires_grad = True
+        return out
+
+    def _run_rules(self, node: Node, grad: Any) -> Any:
+        (layout,) = node.statics.layouts
+        rule, names = self.rules["x"]
+        given = {"g": grad, "x_shape": layout.shape, **node.statics.settings}
+        return (unbroadcast(rule(*[given[name] for name in names]), layout),)
+
+
+def viewing(name: str) -> Callable[[Callable[..., Any]], Viewing]:
+    """Declare a `Viewing` from its forward on arrays."""
+    return lambda forward: register(Viewing(forward, name))
+
+
+class _Slicing(Viewing):
     """The basic index, whose backward is written out: loops over ``x[i]`` are common."""
 
     def _run_rules(self, node: Node, grad: Any) -> Any:
@@ -170,7 +213,7 @@ def _read_slice(x: np.ndarray, *, index: Any) -> np.ndarray:
     return x[index]
 
 
-_slice = register(_Slicing(_read_slice, linear=True, view=True, name="getitem"))
+_slice = register(_Slicing(_read_slice, "getitem"))
 
 
 @_slice.vjp("x")
@@ -261,9 +304,11 @@ def _kept(shape: tuple[int, ...], index: Any) -> np.ndarray | None:
     """Which values stay after an assignment, or None for all."""
     if _is_unique(index):
         return None
-    places, _ = _places(shape, index)
+    places, width = _places(shape, index)
+    if places.size * width == 0:
+        return None
     numbers = np.arange(places.size)
-    last = np.full(int(places.max(initial=-1)) + 1, -1)
+    last = np.full(math.prod(shape) // width, -1)
     last[places.reshape(-1)] = numbers
     kept = last[places] == numbers.reshape(places.shape)
     return None if kept.all() else kept
@@ -304,25 +349,13 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     kind = type(index)
     try:
         if kind in _BASIC or (kind is tuple and _is_basic(index)):
-            return _basic(x, index)
+            return _slice(x, index=index)
         index = plain_index(index)
         if type(index) in _BASIC or (type(index) is tuple and _is_basic(index)):
-            return _basic(x, index)
+            return _slice(x, index=index)
         return _gather(x, index=index)
     except IndexError as error:
         raise IndexError(f"{error}; the index is for a tensor of shape {x.shape}") from None
 
 
-def _basic(x: Tensor, index: Any) -> Tensor:
-    data = x._data[index]
-    shared = type(data) is np.ndarray
-    out = wrap(data if shared else np.asarray(data))
-    if x._requires_grad and grad_enabled():
-        out._node = Node(_slice, (edge_of(x),), (), out._layout, Call({"index": index}, (x._layout,), ()))
-        out._requires_grad = True
-    if shared:
-        become_view(out, x, lambda base: getitem(base, index))
-    return out
-
-
-__all__ = ["along_index", "getitem", "index_put", "plain_index", "zeros"]
+__all__ = ["along_index", "getitem", "index_put", "plain_index", "viewing", "zeros"]

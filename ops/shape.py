@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.tensor import Tensor, become_view
 from numbagrad.ops.conversion import clone
-from numbagrad.ops.gathering import getitem
+from numbagrad.ops.gathering import getitem, viewing
 from numbagrad.ops.operands import as_tensor, broadcast_shape
 from numbagrad.ops.primitive import primitive
 from numbagrad.ops.registry import stands_for
@@ -22,9 +23,9 @@ Shape = int | tuple[int, ...]
 # ----- Primitives -----
 
 
-@primitive(linear=True, view=True, name="reshape")
+@viewing("reshape")
 def _reshape(x, *, shape, order):
-    return x.reshape(shape, order=order)
+    return x.reshape(shape) if order == "C" else x.reshape(shape, order=order)
 
 
 @_reshape.vjp("x")
@@ -32,7 +33,7 @@ def _(g, x_shape, order):
     return _reshape(g, shape=x_shape, order=order)
 
 
-@primitive(linear=True, view=True, name="transpose")
+@viewing("transpose")
 def _transpose(x, *, axes):
     return x.transpose(axes)
 
@@ -46,7 +47,7 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
-@primitive(linear=True, view=True, name="broadcast_to")
+@viewing("broadcast_to")
 def _broadcast_to(x, *, shape):
     return np.broadcast_to(x, shape)
 
@@ -58,7 +59,7 @@ def _(g):
 
 @primitive(linear=True, name="unstack")
 def _unstack(x, *, axis):
-    return tuple(np.moveaxis(x, axis, 0))
+    return tuple(np.moveaxis(x, axis, 0) if axis else x)
 
 
 @_unstack.vjp("x")
@@ -418,7 +419,9 @@ def _iterate(self: Tensor) -> Iterator[Tensor]:
     """The slices along the first axis."""
     if self.ndim == 0:
         raise TypeError("iteration over a 0-d tensor")
-    return iter(unstack(self))
+    if self.requires_grad and grad_enabled():
+        return iter(unstack(self))
+    return (getitem(self, i) for i in range(self.shape[0]))
 
 
 # ----- Broadcasting -----

@@ -359,6 +359,14 @@ def test_put_derivatives_are_those_of_differences(index, shape):
     assert_gradients(lambda x, v: index_put(x, v, index=plain_index), small, rng.normal(size=shape))
 
 
+def test_put_into_rows_without_elements():
+    x, v = ng.zeros((3, 0), requires_grad=True), ng.zeros((2, 0), requires_grad=True)
+    y = x * 1.0
+    y[[1, 1]] = v
+    y.backward(np.zeros((3, 0)))
+    assert x.grad.shape == (3, 0) and v.grad.shape == (2, 0)
+
+
 def test_values_in_any_layout_and_index_give_the_last():
     for layout in LAYOUTS:
         v = ng.asarray(laid_out(np.arange(6.0).reshape(2, 3), layout)).requires_grad_()
@@ -448,9 +456,9 @@ def test_functions_that_give_places_are_numpys(ours, theirs, args):
 
 
 @settings(max_examples=60)
-@given(st.integers(1, 6), st.integers(1, 5), st.lists(st.integers(0, 5), max_size=20), st.sampled_from("fdFDe"))
+@given(st.integers(1, 6), st.integers(1, 5), st.lists(st.integers(-6, 5), max_size=20), st.sampled_from("fdFDe"))
 def test_scatter_adds_as_numpy_does(length, width, places, char):
-    places = np.array(places, int) % length
+    places = np.array(places, int) % length - length * (np.array(places, int) < 0)
     rng = np.random.default_rng(len(places))
     rows = rng.integers(-9, 9, (len(places), width)).astype(char)
     out = rng.integers(-9, 9, (length, width)).astype(char)

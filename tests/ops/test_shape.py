@@ -487,7 +487,7 @@ NUMPY_REFUSES = [
 @pytest.mark.parametrize("name", NUMPY_REFUSES)
 def test_errors_are_of_numpys_kind(name, monkeypatch):
     call, error, _ = BAD[name]
-    monkeypatch.setattr("test_shape.ng", np)
+    monkeypatch.setitem(globals(), "ng", np)
     with pytest.raises(error):
         call(arrays_for([M])[0])
 
