@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.linalg import LinAlgError
 
 from numbagrad.engine.mode import mode
 from numbagrad.engine.tensor import Tensor, wrap
@@ -420,6 +421,15 @@ class EigResult(NamedTuple):
     eigenvectors: Tensor
 
 
+def _check_independent(v: np.ndarray) -> None:
+    s = np.linalg.svd(v, compute_uv=False)
+    if (s[..., -1:] <= v.shape[-1] * np.finfo(s.dtype).eps).any():
+        raise LinAlgError(
+            "eig: eigenvectors are linearly dependent (the matrix is defective), so eigenvalues and eigenvectors have "
+            f"no gradient; the matrices have shape {v.shape}"
+        )
+
+
 @primitive(name="eig")
 def _eig(x):
     with naming("eig", x):
@@ -430,6 +440,7 @@ def _eig(x):
 def _(g, out):
     # The columns have length one, so what would lengthen them is taken out.
     (gw, gv), (w, v) = g, out
+    _check_independent(v._data)
     vh = adjoint(v)
     turned = matmul(vh, gv)
     turned = turned - matmul(vh, v) * row(real(diagonal(turned, 0, -2, -1)))
@@ -474,6 +485,7 @@ def _eigvals(x):
 
 @_eigvals.vjp("x")
 def _(g, x, v):
+    _check_independent(v)
     vh = adjoint(_eig(x)[1] if mode.enabled else wrap(v))
     return _solve(vh, column(g) * vh)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -350,9 +351,10 @@ def multi_dot(arrays: Sequence[Any]) -> Tensor:
         factors[-1] = column(factors[-1])
     for f in factors:
         if f.ndim != 2:
-            raise LinAlgError(
-                f"multi_dot: {f.ndim}-dimensional array given. Array must be two-dimensional, shape {f.shape}"
-            )
+            raise LinAlgError(f"multi_dot: {f.ndim}-dimensional array given, shape {f.shape}; wanted are matrices")
+    for f, h in itertools.pairwise(factors):
+        if f.shape[1] != h.shape[0]:
+            raise ValueError(f"multi_dot: shapes {f.shape} and {h.shape} not aligned: {f.shape[1]} != {h.shape[0]}")
     out = _chain(factors, _cuts([factors[0].shape[0], *(f.shape[1] for f in factors)]), 0, len(factors))
     return reshape(out, tuple(n for n, ndim in zip(out.shape, ends, strict=True) if ndim == 2))
 

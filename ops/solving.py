@@ -5,6 +5,7 @@ Where a formula divides by a determinant, it is written with cofactors, so singu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -277,7 +278,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
         residuals = sum_over(square(absolute(right - matmul(x, solution))), axis=0)
     else:
         residuals = wrap(np.empty(0, s.dtype))
-    return LstsqResult(vector(solution) if y.ndim == 1 else solution, residuals, wrap(np.asarray(rank)), s)
+    return LstsqResult(vector(solution) if y.ndim == 1 else solution, residuals, wrap(np.asarray(rank, np.int32)), s)
 
 
 # ----- Determinants -----
@@ -351,7 +352,7 @@ def _(g, x, m):
 
 def _composed_cofactors(x: Tensor) -> Tensor:
     """The cofactors by ops that can be differentiated at will."""
-    plain, _ = _well_conditioned(x._data.reshape(-1, *x.shape[-2:]))
+    plain, _ = _well_conditioned(x._data)
     if plain.all():
         return multiply(column(column(_det(x))), matrix_transpose(_inv(x)))
     # Faddeev and LeVerrier: divides by numbers only, so singular matrices do not matter.
@@ -367,7 +368,7 @@ def _composed_cofactors(x: Tensor) -> Tensor:
 def _stacked(x, more, by_inverse, by_svd):
     """Cofactors of each matrix: by its inverse where that is accurate, by its singular values elsewhere."""
     shape, n = x.shape, x.shape[-1]
-    x, *more = (a.reshape(-1, n, n) for a in (x, *more))
+    x, *more = (a.reshape(math.prod(shape[:-2]), n, n) for a in (x, *more))
     out = np.full(x.shape, np.nan, x.dtype)
     with np.errstate(all="ignore"):
         plain, inverse = _well_conditioned(x)
@@ -384,7 +385,7 @@ def _well_conditioned(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which of the matrices have an accurate inverse, and these inverses."""
     with np.errstate(all="ignore"):
         det = np.linalg.det(x)
-        good = np.isfinite(det) & (det != 0)
+        good = np.asarray(np.isfinite(det) & (det != 0))
         inverse = np.linalg.inv(x[good])
         accurate = _norm(x[good]) * _norm(inverse) < np.finfo(x.dtype).eps ** -0.25
     good[good] = accurate

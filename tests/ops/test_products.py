@@ -188,7 +188,7 @@ def test_a_weight_written_between_forward_and_backward_is_refused():
     y = (x @ w).sum()
     with ng.no_grad():
         w -= 1.0
-    with pytest.raises(RuntimeError, match="modified by an inplace operation.*matmul"):
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*matmul"):
         y.backward()
     (x @ w).sum().backward()
     np.testing.assert_array_equal(plain(w.grad), np.full((3, 2), 2.0))
