@@ -36,7 +36,9 @@ from numpy import (
 import numbagrad.ops as _ops
 from numbagrad import autograd as autograd
 from numbagrad import linalg as linalg
+from numbagrad.autograd import graph as graph
 from numbagrad.engine.autograd import Variable
+from numbagrad.engine.inference import inference_mode, is_inference_mode_enabled
 from numbagrad.engine.mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from numbagrad.engine.tensor import Tensor
 from numbagrad.jit.backend import current as current_backend
@@ -62,7 +64,10 @@ _OWN = [
     "current_backend",
     "enable_grad",
     "get_num_threads",
+    "graph",
+    "inference_mode",
     "is_grad_enabled",
+    "is_inference_mode_enabled",
     "linalg",
     "no_grad",
     "numpy",

@@ -17,6 +17,12 @@ class Arithmetic:
     """Add the second tensor into the memory of the first."""
     stack: Callable[[list[Any]], Any]
     """Stack tensors along a new first axis."""
+    fit: Callable[[Any, Any], Any]
+    """Sum a gradient over what broadcasting added and cast it, so that it has a given layout."""
+    rebase: Callable[[Any, Any], Any]
+    """Give the first tensor, whose memory was written, the history of the second."""
+    transposed_jvp: Callable[[Any, Any, Any], Any]
+    """Forward mode of a node from its backward."""
 
     @staticmethod
     def owns_memory(array: np.ndarray) -> bool:
@@ -30,6 +36,6 @@ arithmetic = Arithmetic()
 def provide(**functions: Callable[..., Any]) -> None:
     """Hand the engine its arithmetic; unknown names are refused."""
     for name, function in functions.items():
-        if name not in ("add", "add_into", "stack", "owns_memory"):
-            raise TypeError(f"the engine needs add, add_into, stack and owns_memory, not {name!r}")
+        if name not in Arithmetic.__annotations__ and name != "owns_memory":
+            raise TypeError(f"the engine needs {', '.join(Arithmetic.__annotations__)}, not {name!r}")
         setattr(arithmetic, name, function)

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.anomaly import anomaly_enabled, run_checked
 from numbagrad.engine.arithmetic import arithmetic
+from numbagrad.engine.edges import GradientEdge, tensor_at
 from numbagrad.engine.mode import _GradMode, enable_grad, no_grad, set_grad_enabled
 from numbagrad.engine.node import Edge, Node
 from numbagrad.engine.sweep import Sweep, _copy, _ours
@@ -157,10 +159,14 @@ def grad(
 def _run(sweep: Sweep, roots: Sequence[Tensor], seeds: Sequence[Tensor]) -> None:
     """Sweep from `roots`; leaf hooks have run after it, leaves are not written."""
     with _GradMode(sweep.create_graph):
-        for root, seed in zip(roots, seeds, strict=True):
+        edges = sweep.roots = [edge_of(root) for root in roots]
+        for edge, seed in zip(edges, seeds, strict=True):
             sweep.seeds.add(id(seed._data))
-            sweep.deliver(edge_of(root), seed)
-        sweep.run()
+            sweep.deliver(edge, seed)
+        if anomaly_enabled():
+            run_checked(sweep)
+        else:
+            sweep.run()
         sweep.finish_leaves()
 
 
@@ -226,10 +232,10 @@ def _batched(
 
 # ---------------------------------------------------------------------- checking
 def _tensors(given: Any, what: str) -> tuple[Tensor, ...]:
-    items = (given,) if isinstance(given, Tensor) else given
+    items = (given,) if isinstance(given, (Tensor, GradientEdge)) else given
     if not isinstance(items, (list, tuple)) and not hasattr(items, "__iter__"):
         raise TypeError(f"{what} wants a Tensor or a sequence of them, got {type(given).__name__}")
-    items = tuple(items)
+    items = tuple([tensor_at(item) if type(item) is GradientEdge else item for item in items])
     for item in items:
         if not isinstance(item, Tensor):
             raise TypeError(f"{what} wants a Tensor or a sequence of them, got one of {type(item).__name__}")

@@ -174,3 +174,34 @@ class set_grad_enabled(_GradMode):
     def __call__(self, function: F) -> F:
         mode.enabled = self._before
         return super().__call__(function)
+
+
+_multithreading: ContextVar[bool] = ContextVar("numbagrad_multithreading", default=True)
+
+
+def is_multithreading_enabled() -> bool:
+    """What `set_multithreading_enabled` was last told."""
+    return _multithreading.get()
+
+
+class set_multithreading_enabled:
+    """Accepted for PyTorch's sake: backward runs in the thread that calls it, so there is nothing to switch.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> with ng.autograd.set_multithreading_enabled(False):
+    ...     ng.autograd.is_multithreading_enabled()
+    False
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+        self._before = _multithreading.get()
+        _multithreading.set(self.mode)
+
+    def __enter__(self) -> None:
+        _multithreading.set(self.mode)
+
+    def __exit__(self, *exc: object) -> None:
+        _multithreading.set(self._before)

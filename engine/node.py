@@ -21,6 +21,20 @@ if TYPE_CHECKING:
 
 next_seq = itertools.count(0, -1).__next__
 
+watches: list[Callable[[Node], None]] = []
+"""What is called with every new node, in any thread, by modes that are on; empty most of the time. While it is not,
+ops leave their fast paths, so that every node is made by its constructor."""
+
+
+inference: list[Callable[[Tensor], None]] = []
+"""What is called with every new tensor while inference mode is on in any thread; empty most of the time."""
+
+
+def mark_new(tensor: Tensor) -> None:
+    """Show a new tensor to inference mode."""
+    for mark in inference[:1]:
+        mark(tensor)
+
 
 class Op(Protocol):
     """What the engine needs to know of an operation."""
@@ -42,11 +56,13 @@ class Storage:
     A Tensor has one only once it has an alias or was written in place; until then its version is 0.
     """
 
-    __slots__ = ("array", "version", "views")
+    __slots__ = ("array", "version", "views", "written_at")
 
     def __init__(self, array: Any) -> None:
         self.array = array
         self.version = 0
+        self.written_at: str | None = None
+        """The line of the last write; kept only while someone watches."""
         self.views: list[weakref.ref[Tensor]] = []
         """The views, which need grad when a write makes their base need it."""
 
@@ -104,6 +120,7 @@ class Node:
         "hooks",
         "layout",
         "op",
+        "origin",
         "saved",
         "seq",
         "statics",
@@ -124,6 +141,8 @@ class Node:
     statics: Any
     """Arguments of the op that are not tensors."""
     hooks: Hooks | None
+    origin: str
+    """The line that called the op; set only while someone watches."""
 
     def __init__(self, op: Op, edges: tuple[Any, ...], saved: Any, layout: Any, statics: Any = None) -> None:
         self.op = op
@@ -135,10 +154,18 @@ class Node:
         self.versions = None
         self.storage = None
         self.hooks = None
+        if watches:
+            for watch in dict.fromkeys(watches):
+                watch(self)
 
     def name(self) -> str:
         """The op's name in PyTorch's style, such as ``MultiplyBackward``."""
-        return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward"
+        return "".join(part[:1].upper() + part[1:] for part in self.op.name.split("_")) + "Backward"
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What a custom Function saved for backward."""
+        return self.op.saved_tensors  # type: ignore[attr-defined]
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:

@@ -8,7 +8,8 @@ every `.grad` as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,10 @@ from numbagrad.engine.node import Edge, Node
 
 if TYPE_CHECKING:
     from numbagrad.engine.tensor import Tensor
+
+_current: ContextVar[Sweep | None] = ContextVar("numbagrad_sweep", default=None)
+current_sweep = _current.get
+"""The sweep that runs the hook which asks."""
 
 
 class Sweep:
@@ -35,7 +40,9 @@ class Sweep:
         "leaf_ids",
         "leaves",
         "needed",
+        "notes",
         "pending",
+        "roots",
         "seeds",
         "wanted",
     )
@@ -56,6 +63,10 @@ class Sweep:
         self.wanted: dict[tuple[int, int], Any] = {}
         """(seq, output nr) whose gradient is asked for -> key under which `captured` gets it."""
         self.captured: dict[Any, Tensor] = {}
+        self.roots: Sequence[Any] = ()
+        """The edges that it starts from."""
+        self.notes: dict[Any, Any] | None = None
+        """What hooks that belong together note about this sweep."""
 
     # ------------------------------------------------------------------ gradients arriving
     def deliver(self, edge: Any, grad: Tensor) -> None:
@@ -127,11 +138,28 @@ class Sweep:
                     continue
                 deliver(edge, g)
 
+    def step(self, vjp: Callable[[Node, Any], Sequence[Any]]) -> tuple[Node, Any, Sequence[Any]]:
+        """Run the next node, its backward called by way of `vjp`; gives the node and its gradients, out and in."""
+        node, grad, _ = self.pending.pop(heappop(self.heap))
+        if node.hooks is not None or self.needed is not None:
+            grad = self._before(node, grad)
+            if grad is None:
+                return node, grad, ()
+        grads = vjp(node, grad)
+        if node.hooks is not None and node.hooks.post:
+            grads = _run_post_hooks(node, grads, grad)
+        if not self.keep and node.saved:
+            node.saved = None
+        for edge, g in zip(node.edges, grads, strict=True):
+            if g is not None:
+                self.deliver(edge, g)
+        return node, grad, grads
+
     def _before(self, node: Node, grad: Any) -> Any:
         """Run the hooks that come before the node's backward, keep what was asked for; None if it need not run."""
         if node.hooks is not None:
             self.hooked = True
-            grad = _run_tensor_hooks(node, grad)
+            grad = self._known(_run_tensor_hooks, node, grad)
         if self.wanted:
             self._capture(node, grad)
         if self.needed is not None and node.seq in self.needed and not self._runs(node):
@@ -139,6 +167,14 @@ class Sweep:
         if node.hooks is not None and node.hooks.pre:
             grad = _run_pre_hooks(node, grad)
         return grad
+
+    def _known(self, run: Callable[..., Any], *args: Any) -> Any:
+        """Run hooks that may ask for the current sweep."""
+        token = _current.set(self)
+        try:
+            return run(*args)
+        finally:
+            _current.reset(token)
 
     def _capture(self, node: Node, grad: Any) -> None:
         for nr, g in enumerate(grad if type(grad) is list else [grad]):
@@ -182,7 +218,7 @@ class Sweep:
             leaf = entry[0]
             if leaf._extra is not None and leaf._extra.tensor:
                 self.hooked = True
-                entry[1] = _run_hooks(leaf._extra.tensor.values(), entry[1], str(leaf.shape))
+                entry[1] = self._known(_run_hooks, leaf._extra.tensor.values(), entry[1], str(leaf.shape))
 
     def commit(self) -> None:
         """Write the gradients of the leaves, then run the hooks that follow that."""

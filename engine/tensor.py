@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from numbagrad.engine.layout import Layout, layout_of
-from numbagrad.engine.node import AccumulateGrad, Edge, Hooks, Node, RemovableHandle, Storage
+from numbagrad.engine.node import AccumulateGrad, Edge, Hooks, Node, RemovableHandle, Storage, inference, mark_new
 
 _new = object.__new__
 
@@ -22,12 +22,14 @@ _new = object.__new__
 class View:
     """Where a view comes from: its base, the steps that lead from there to it, and the version it has seen."""
 
-    __slots__ = ("base", "steps", "version")
+    __slots__ = ("base", "forbidden", "steps", "version")
 
     def __init__(self, base: Tensor, steps: tuple[Callable[[Any], Any], ...], version: int) -> None:
         self.base = base
         self.steps = steps
         self.version = version
+        self.forbidden: str | None = None
+        """Why neither it nor its base may be written where that would be recorded."""
 
 
 class LeafHooks:
@@ -232,12 +234,21 @@ class Tensor:
                 "only Tensors of floating point and complex dtype can require gradients: this one has dtype "
                 f"{self._layout.dtype}; convert it first, as in x.astype(float)"
             )
+        if wanted and self.is_inference() and not inference:
+            raise RuntimeError(
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed. Make a clone() "
+                "to get a normal tensor."
+            )
         self._requires_grad = wanted or self._node is not None
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set `requires_grad` and return the tensor."""
         self.requires_grad = requires_grad
         return self
+
+    def is_inference(self) -> bool:
+        """Whether the tensor was made in inference mode."""
+        return self._storage is not None and type(self._storage) is not Storage
 
     @property
     def is_leaf(self) -> bool:
@@ -449,6 +460,8 @@ def _fill(tensor: Tensor, array: np.ndarray) -> None:
     tensor._storage = None
     tensor._view = None
     tensor._extra = None
+    if inference:
+        mark_new(tensor)
 
 
 def wrap(array: np.ndarray) -> Tensor:
@@ -462,6 +475,8 @@ def wrap(array: np.ndarray) -> Tensor:
     tensor._storage = None
     tensor._view = None
     tensor._extra = None
+    if inference:
+        mark_new(tensor)
     return tensor
 
 
@@ -510,6 +525,8 @@ def check_writable(tensor: Tensor) -> None:
     """Refuse in-place writes that autograd cannot follow."""
     if not tensor.requires_grad:
         return
+    if tensor._view is not None and tensor._view.forbidden is not None:
+        raise RuntimeError(tensor._view.forbidden)
     if tensor._view is not None and tensor._view.base.is_leaf:
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation. "
@@ -569,6 +586,8 @@ def _renew(tensor: Tensor) -> None:
     storage = tensor._storage
     if storage is None or storage.version == view.version or not view.base._requires_grad:
         return
+    if view.forbidden is not None:
+        raise RuntimeError(view.forbidden)
     from numbagrad.engine.mode import enable_grad
 
     with enable_grad():

@@ -19,9 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.anomaly import check_values
 from numbagrad.engine.layout import FAST_DTYPES, dense_layout, layout_of
 from numbagrad.engine.mode import mode
-from numbagrad.engine.node import Edge, Node
+from numbagrad.engine.node import Edge, Node, watches
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
 from numbagrad.jit import backend, mapping
 from numbagrad.jit.expr import (
@@ -221,6 +222,8 @@ class Elementwise:
         for nr, out in enumerate(outs):
             out._node = Edge(node, nr)
             out._requires_grad = True
+        if watches:
+            check_values(node, given, outs)
 
     def _record_one(self, given: Sequence[Any], out: Tensor, edges: tuple[Any, ...], wants: tuple[bool, ...]) -> None:
         plan = self.plan((True,), wants, tuple(not isinstance(v, Tensor) for v in given))
@@ -229,6 +232,8 @@ class Elementwise:
         plan.note_versions(node)
         out._node = node
         out._requires_grad = True
+        if watches:
+            check_values(node, given, [out])
 
     def plan(self, outs: tuple[bool, ...], wants: tuple[bool, ...], numbers: tuple[bool, ...] | None = None) -> Plan:
         """How gradients of the outputs marked in `outs` give those of the operands marked in `wants`.

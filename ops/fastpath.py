@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from numbagrad.engine.mode import grad_enabled
-from numbagrad.engine.node import Node, next_seq
+from numbagrad.engine.node import Node, inference, mark_new, next_seq, watches
 from numbagrad.engine.tensor import Tensor, edge_of
 
 _SPACE: Mapping[str, Any] = {
@@ -27,8 +27,11 @@ _SPACE: Mapping[str, Any] = {
     "edge_of": edge_of,
     "empty": np.empty,
     "grad_enabled": grad_enabled,
+    "inference": inference,
+    "mark_new": mark_new,
     "new": object.__new__,
     "next_seq": next_seq,
+    "watches": watches,
 }
 
 _WRAP = """\
@@ -67,6 +70,8 @@ _SHOT = """\
 _FINISH = """\
 {wrap}
             if ({requires}) and grad_enabled():
+                if watches:
+                    return general({params})
                 node = new(Node)
                 node.seq = next_seq()
                 node.layout = layout
@@ -77,6 +82,8 @@ _FINISH = """\
             else:
                 tensor._node = None
                 tensor._requires_grad = False
+                if inference:
+                    mark_new(tensor)
             return tensor
 """
 
@@ -159,6 +166,7 @@ def _finish(pattern: str, op: str) -> str:
     operands have other shapes than the result."""
     names, tensors = _names(pattern)
     return _FINISH.format(
+        params=", ".join(names),
         wrap=_wrap("tensor", "out", 12),
         requires=" or ".join(f"{t}._requires_grad" for t in tensors),
         record=_record(names, tensors, pattern, op),

@@ -27,7 +27,8 @@ from numbagrad.ops import (
     special,
     trigonometric,
 )
-from numbagrad.ops.operands import OPERANDS
+from numbagrad.ops.operands import OPERANDS, unbroadcast
+from numbagrad.ops.primitive import transposed_jvp
 
 
 def _operator(function: Callable[..., Any], general: Callable[..., Any]) -> Callable[..., Any]:
@@ -157,6 +158,7 @@ def _attach_all() -> None:
     attach({name: property(getter) for name, getter in ATTRIBUTES.items()})
     attach(OPERATORS)
     provide(add=arithmetic.add.fast, add_into=_add_into, stack=joining.stack, owns_memory=memory.owns_memory)
+    provide(fit=unbroadcast, rebase=inplace._take_over, transposed_jvp=transposed_jvp)
 
 
 _attach_all()

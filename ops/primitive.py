@@ -33,9 +33,10 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.anomaly import check_values
 from numbagrad.engine.autograd import grad as gradients
 from numbagrad.engine.mode import enable_grad, grad_enabled, mode
-from numbagrad.engine.node import Edge, Node
+from numbagrad.engine.node import Edge, Node, watches
 from numbagrad.engine.tensor import Tensor, become_view, edge_of, wrap
 from numbagrad.ops.operands import as_tensor, unbroadcast
 from numbagrad.ops.registry import register
@@ -156,6 +157,8 @@ class Primitive:
             if floating[nr]:
                 out._node = node if single else Edge(node, nr)
                 out._requires_grad = True
+        if watches:
+            check_values(node, tensors, outs)
 
     def _sources(self, edges: Sequence[Any], outs: int) -> Sequence[tuple[str, int]]:
         """What the rules of the wanted gradients need: (\"in\", nr) and (\"out\", nr)."""

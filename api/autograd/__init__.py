@@ -1,5 +1,13 @@
 """PyTorch's `torch.autograd`: gradients over a recorded graph."""
 
+from numbagrad.autograd import function as function
+from numbagrad.autograd import graph as graph
+from numbagrad.engine.anomaly import (
+    detect_anomaly,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    set_detect_anomaly,
+)
 from numbagrad.engine.autograd import (
     Variable,
     backward,
@@ -8,6 +16,25 @@ from numbagrad.engine.autograd import (
     no_grad,
     set_grad_enabled,
 )
-from numbagrad.engine.mode import is_grad_enabled
+from numbagrad.engine.function import Function
+from numbagrad.engine.inference import inference_mode, is_inference_mode_enabled
+from numbagrad.engine.mode import is_grad_enabled, is_multithreading_enabled, set_multithreading_enabled
 
-__all__ = ["Variable", "backward", "enable_grad", "grad", "is_grad_enabled", "no_grad", "set_grad_enabled"]
+__all__ = [
+    "Function",
+    "Variable",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "grad",
+    "inference_mode",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "is_multithreading_enabled",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+]

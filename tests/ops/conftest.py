@@ -1,0 +1,5 @@
+"""Fixtures of these tests."""
+
+from both import lib
+
+__all__ = ["lib"]
