@@ -3,4 +3,4 @@
 import numbagrad.ops.linalg as _linalg
 from numbagrad.ops.linalg import *  # noqa: F403
 
-__all__ = list(getattr(_linalg, "__all__", ()))
+__all__ = list(_linalg.__all__)

@@ -1,7 +1,6 @@
 """What each op is, said once, and what users call. Importing this package gives Tensor its methods."""
 
 from importlib import import_module as _import_module
-from importlib.util import find_spec as _find_spec
 
 from numbagrad.ops.elementwise import Elementwise as _Elementwise
 from numbagrad.ops.registry import OPS as OPS
@@ -16,8 +15,11 @@ _MODULES = (
     "conversion",
     "reductions",
     "shape",
+    "arranging",
     "joining",
     "indexing",
+    "sorting",
+    "diagonals",
     "products",
     "linalg",
     "transforms",
@@ -25,8 +27,6 @@ _MODULES = (
 
 __all__ = ["OPS"]
 for _name in _MODULES:
-    if _find_spec(f"numbagrad.ops.{_name}") is None:
-        continue
     _module = _import_module(f"numbagrad.ops.{_name}")
     for _public in _module.__all__:
         _value = getattr(_module, _public)

@@ -9,16 +9,12 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from numbagrad.engine.tensor import Tensor
-from numbagrad.ops import arranging, diagonals, sorting
-from numbagrad.ops.arranging import *  # noqa: F403
-from numbagrad.ops.diagonals import *  # noqa: F403
 from numbagrad.ops.gathering import along_index, getitem, plain_index
 from numbagrad.ops.gathering import index_put as index_put
 from numbagrad.ops.joining import stack
 from numbagrad.ops.operands import as_tensor, broadcast_shape
 from numbagrad.ops.registry import stands_for
 from numbagrad.ops.shape import broadcast_to, ravel, reshape
-from numbagrad.ops.sorting import *  # noqa: F403
 
 # ----- Taking -----
 
@@ -363,9 +359,6 @@ METHODS: dict[str, Callable[..., Any]] = {
     "compress": lambda self, condition, axis=None: compress(condition, self, axis),
     "put": put,
     "take": take,
-    **arranging.METHODS,
-    **diagonals.METHODS,
-    **sorting.METHODS,
 }
 
 __all__ = [
@@ -381,6 +374,3 @@ __all__ = [
     "take",
     "take_along_axis",
 ]
-__all__ += arranging.__all__
-__all__ += diagonals.__all__
-__all__ += sorting.__all__

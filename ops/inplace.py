@@ -50,6 +50,9 @@ def _walk(base: Tensor, steps: tuple[Callable[[Any], Any], ...]) -> Tensor:
 
 def _records(x: Tensor, *others: Any) -> bool:
     """Whether a write of `others` into `x` has to be recorded; raises where that cannot be."""
+    storage = x._storage
+    if storage is not None and type(storage) is not Storage:
+        storage.refuse_writes()
     if not mode.enabled:
         return False
     check_writable(x)
@@ -58,8 +61,6 @@ def _records(x: Tensor, *others: Any) -> bool:
 
 def _written(x: Tensor) -> Tensor:
     storage = share(x)
-    if type(storage) is not Storage:
-        storage.refuse_writes()
     storage.version += 1
     if watches:
         storage.written_at = user_line()
@@ -209,7 +210,7 @@ def inplace_power(self: Tensor, exponent: Any) -> Tensor:
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """``x[index] = value`` with NumPy's meaning, recorded."""
     value = as_tensor(value)
-    index = indexing.plain_index(index)
+    index = indexing.plain_index(index, writing=True)
     record = _records(x, value)
     if value.dtype.kind == "c" and x.dtype.kind != "c":
         raise TypeError(f"cannot assign complex values into a tensor of dtype {x.dtype}; convert it first with astype")

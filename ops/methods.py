@@ -13,8 +13,10 @@ from numbagrad.engine.tensor import Tensor
 from numbagrad.jit import memory
 from numbagrad.ops import (
     arithmetic,
+    arranging,
     conversion,
     creation,
+    diagonals,
     exponential,
     indexing,
     inplace,
@@ -24,6 +26,7 @@ from numbagrad.ops import (
     protocols,
     reductions,
     shape,
+    sorting,
     special,
     trigonometric,
 )
@@ -151,7 +154,19 @@ def _add_into(total: Tensor, grad: Tensor) -> None:
 def _attach_all() -> None:
     for op in ELEMENTWISE_METHODS:
         attach({op.name: op.fast})
-    for module in (reductions, shape, joining, indexing, products, creation, inplace, protocols):
+    for module in (
+        reductions,
+        shape,
+        arranging,
+        joining,
+        indexing,
+        sorting,
+        diagonals,
+        products,
+        creation,
+        inplace,
+        protocols,
+    ):
         attach(getattr(module, "METHODS", {}))
     attach(OTHER_METHODS)
     attach({"norm": _norm})
