@@ -503,6 +503,9 @@ def become_view(out: Tensor, of: Tensor, step: Callable[[Any], Any]) -> None:
     """Note that `out` is a view of the memory of `of`, got by `step`, which works on tensors."""
     storage = share(of)
     out._storage = storage
+    if type(storage) is not Storage:
+        # An inference tensor: its writes are not counted, so there is no history to keep up with.
+        return
     note_storage(out, storage)
     before = of._view
     if before is None:

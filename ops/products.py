@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from numbagrad.engine.layout import dense_layout
 from numbagrad.engine.mode import mode
-from numbagrad.engine.node import Node, next_seq, watches
+from numbagrad.engine.node import Node, inference, mark_new, next_seq, watches
 from numbagrad.engine.tensor import Tensor, edge_of
 from numbagrad.jit import memory
 from numbagrad.ops.arithmetic import multiply
@@ -158,6 +158,8 @@ def _product(a: np.ndarray, b: np.ndarray) -> Tensor:
     tensor._layout = dense_layout(shape, out.dtype)
     tensor._requires_grad = False
     tensor._grad = tensor._node = tensor._storage = tensor._view = tensor._extra = None
+    if inference:
+        mark_new(tensor)
     return tensor
 
 
