@@ -120,7 +120,7 @@ class Primitive:
             result, handed = result.out, result.values
         single = type(result) is not tuple
         outs = [wrap(np.asarray(o)) for o in ((result,) if single else result)]
-        if any([t._requires_grad for t in tensors]) and grad_enabled():
+        if any([t._requires_grad for t in tensors]) and grad_enabled():  # noqa: C419 - a list is faster here
             self._record(tensors, outs, settings if handed is None else {**settings, **handed}, single)
         if self.view:
             self._note_views(outs, tensors[0], settings, single)
