@@ -10,7 +10,7 @@ backward           the gradients alone, of one recording that is kept
 forward+backward   both, as a training step does it
 ================== ==============================================================
 
-The call returns a list: the value (not for backward), then the gradients. `seed` is the gradient of the output.
+The call returns a list: the value (not for backward), then the gradients.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import contextlib
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -34,8 +34,27 @@ class Missing(Exception):
     """A library lacks what a case needs; not a fault."""
 
 
+COMPOSED: dict[str, Program] = {
+    "sigmoid": lambda xp, x: xp.expit(x),
+    "softplus": lambda xp, x: xp.logaddexp(x, 0.0),
+    "log_sigmoid": lambda xp, x: -xp.logaddexp(-x, 0.0),
+    "relu": lambda xp, x: xp.maximum(x, 0.0),
+    "leaky_relu": lambda xp, x, slope: xp.where(x > 0, x, slope * x),
+    "elu": lambda xp, x, alpha: xp.where(x > 0, x, alpha * xp.expm1(xp.minimum(x, 0.0))),
+    "gelu": lambda xp, x: x * (0.5 * (1 + xp.erf(x * 0.5**0.5))),
+    "silu": lambda xp, x: x * xp.sigmoid(x),
+    "clip_between": lambda xp, x, low, high: xp.clip(x, low, high),
+    "clip_below": lambda xp, x, low: xp.clip(x, low, None),
+    "clip_above": lambda xp, x, high: xp.clip(x, None, high),
+    "log1mexp": lambda xp, x: xp.where(x < 0.693, xp.log(-xp.expm1(-x)), xp.log1p(-xp.exp(-x))),
+    "softmax": lambda xp, x, axis: xp.exp(x - xp.logsumexp(x, axis, keepdims=True)),
+    "log_softmax": lambda xp, x, axis: x - xp.logsumexp(x, axis, keepdims=True),
+}
+"""How people write a function in a library that has no name for it."""
+
+
 class Names:
-    """NumPy's names, looked up in several modules in turn; `extra` comes first."""
+    """NumPy's names, looked up in several modules in turn; `extra` comes first, what is composed last."""
 
     def __init__(self, *modules: Any, **extra: Any) -> None:
         self._modules = modules
@@ -45,7 +64,15 @@ class Names:
         for module in self._modules:
             if hasattr(module, name):
                 return getattr(module, name)
-        raise Missing(f"no {name}")
+        if name not in COMPOSED:
+            raise Missing(f"no {name}")
+        return partial(COMPOSED[name], self)
+
+
+def seed_like(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """The gradient of the output that everybody starts from: no two alike, 1 for a scalar."""
+    count = int(np.prod(shape))
+    return np.cos(np.arange(count, dtype=np.float64)).astype(dtype).reshape(shape)
 
 
 class Library:
@@ -68,6 +95,10 @@ class Library:
     def array(self, values: Any, wanted: bool = False) -> Any:
         """The library's array of these values, with a gradient if wanted."""
         return values
+
+    def argument(self, value: Any, wanted: bool = False) -> Any:
+        """What a program gets for an input: numbers stay numbers."""
+        return self.array(value, wanted) if isinstance(value, np.ndarray) else value
 
     def result(self, value: Any) -> np.ndarray:
         """What a call returned, for comparing."""
@@ -106,11 +137,12 @@ class Taped(Library):
     """numbagrad and PyTorch: leaves that require grad, and backward()."""
 
     def _leaves(self, inputs: Sequence[Any], wrt: Sequence[int]) -> list[Any]:
-        return [self.array(a, i in wrt) for i, a in enumerate(inputs)]
+        return [self.argument(a, i in wrt) for i, a in enumerate(inputs)]
 
     def _seed(self, output: Any) -> Any:
-        """All ones; None for a scalar, for which it is implied."""
-        return self.array(np.ones(tuple(output.shape), self.result(output).dtype)) if tuple(output.shape) else None
+        """None for a scalar, for which it is implied."""
+        shape = tuple(output.shape)
+        return self.array(seed_like(shape, self.result(output).dtype)) if shape else None
 
     def _value(self, program: Program, inputs: Sequence[Any], wrt: Sequence[int]) -> Call:
         xp, args = self.namespace, self._leaves(inputs, ())
@@ -188,7 +220,16 @@ class Torch(Taped):
         from torch.nn import functional
 
         torch.set_num_threads(1)
-        return Names(torch, functional, max=torch.amax, min=torch.amin, mod=torch.remainder, rint=torch.round)
+        return Names(
+            torch,
+            functional,
+            max=torch.amax,
+            mod=torch.remainder,
+            power=torch.pow,
+            rint=torch.round,
+            log_sigmoid=functional.logsigmoid,
+            heaviside=lambda x, at_zero: torch.heaviside(x, torch.full((), at_zero, dtype=x.dtype)),
+        )
 
     def array(self, values: Any, wanted: bool = False) -> Any:
         torch = importlib.import_module("torch")
@@ -227,12 +268,13 @@ class Autograd(Library):
 
     def _backward(self, program: Program, inputs: Sequence[Any], wrt: Sequence[int]) -> Call:
         pull, out = self._pull(program, inputs, wrt)()
-        seed = np.ones_like(out)
+        seed = seed_like(np.shape(out), out.dtype)
         return lambda: list(pull(seed))
 
     def _forward_backward(self, program: Program, inputs: Sequence[Any], wrt: Sequence[int]) -> Call:
         record = self._pull(program, inputs, wrt)
-        seed = np.ones_like(record()[1])
+        out = record()[1]
+        seed = seed_like(np.shape(out), out.dtype)
 
         def run() -> list[Any]:
             pull, out = record()
@@ -261,7 +303,16 @@ class Jax(Library):
 
     @cached_property
     def namespace(self) -> Names:
-        return Names(self.jax.numpy, importlib.import_module("jax.scipy.special"), importlib.import_module("jax.nn"))
+        nn = importlib.import_module("jax.nn")
+        special = importlib.import_module("jax.scipy.special")
+        return Names(
+            self.jax.numpy,
+            special,
+            nn,
+            gelu=partial(nn.gelu, approximate=False),
+            softmax=lambda x, axis: nn.softmax(x, axis=axis),
+            log_softmax=lambda x, axis: nn.log_softmax(x, axis=axis),
+        )
 
     def array(self, values: Any, wanted: bool = False) -> Any:
         return self.jax.numpy.array(values)
@@ -273,7 +324,7 @@ class Jax(Library):
         return lambda: wait(function(*args))
 
     def _value(self, program: Program, inputs: Sequence[Any], wrt: Sequence[int]) -> Call:
-        xp, args = self.namespace, [self.array(a) for a in inputs]
+        xp, args = self.namespace, [self.argument(a) for a in inputs]
         return self._ready(lambda *given: [program(xp, *given)], *args)
 
     def _record(self, program: Program, wrt: Sequence[int], args: Sequence[Any]) -> tuple[Any, Any]:
@@ -287,20 +338,23 @@ class Jax(Library):
         return self.jax.vjp(of_wanted, *(args[i] for i in wrt))
 
     def _forward(self, program: Program, inputs: Sequence[Any], wrt: Sequence[int]) -> Call:
-        args = [self.array(a) for a in inputs]
+        args = [self.argument(a) for a in inputs]
         return self._ready(lambda *given: [self._record(program, wrt, given)[0]], *args)
 
     def _backward(self, program: Program, inputs: Sequence[Any], wrt: Sequence[int]) -> Call:
-        out, pull = self._record(program, wrt, [self.array(a) for a in inputs])
-        seed = self.jax.numpy.ones_like(out)
+        out, pull = self._record(program, wrt, [self.argument(a) for a in inputs])
+        seed = self.array(seed_like(out.shape, out.dtype))
         return self._ready(lambda: list(pull(seed)))
 
     def _forward_backward(self, program: Program, inputs: Sequence[Any], wrt: Sequence[int]) -> Call:
-        def both(*given: Any) -> list[Any]:
-            out, pull = self._record(program, wrt, given)
-            return [out, *pull(self.jax.numpy.ones_like(out))]
+        args = [self.argument(a) for a in inputs]
+        out = self.jax.eval_shape(lambda: program(self.namespace, *args))
 
-        return self._ready(both, *(self.array(a) for a in inputs))
+        def both(seed: Any, *given: Any) -> list[Any]:
+            out, pull = self._record(program, wrt, given)
+            return [out, *pull(seed)]
+
+        return self._ready(both, self.array(seed_like(out.shape, out.dtype)), *args)
 
 
 LIBRARIES: dict[str, Library] = {

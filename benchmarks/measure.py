@@ -84,16 +84,15 @@ def measure(case: Case, libraries: Sequence[Library], budget: float) -> Result:
                 if first is not None:
                     check_same(case, first, got, library.name)
                 warm(call)
-        except Missing as error:
-            missing[library.name] = str(error)
+        except (Missing, NotImplementedError) as error:
+            missing[library.name] = str(error).strip().partition("\n")[0]
         except Exception as error:
-            failed[library.name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            failed[library.name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         else:
             calls[library.name] = call
             first = got if first is None else first
-    contexts = {library.name: library for library in libraries}
-    times, control = interleave(calls, contexts, budget)
-    return Result({n: t for n, t in times.items()}, missing, failed, control)
+    times, control = interleave(calls, {lib.name: lib for lib in libraries}, budget)
+    return Result(times, missing, failed, control)
 
 
 def warm(call: Call) -> None:

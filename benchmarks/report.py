@@ -19,6 +19,8 @@ class Verdict:
     asked: str
     measured: float | None
     reached: bool | None
+    ratio: float | None = None
+    """The ratio asked, where it is one."""
 
     @property
     def word(self) -> str:
@@ -63,7 +65,8 @@ def quantity(value: float, unit: str) -> str:
 
 def table(rows: Sequence[Row], columns: Sequence[str]) -> list[list[str]]:
     """The cells of one group: head, then rows."""
-    used = [c for c in columns if any(c in r.figures or c in r.failed for r in rows)]
+    more = dict.fromkeys(c for r in rows for c in r.figures if c not in columns)
+    used = [c for c in (*columns, *more) if any(c in r.figures or c in r.failed for r in rows)]
     head = ["case", "mode", *used, "asked", "measured", "reached", "noise"]
     return [head, *([r.name, r.mode, *(_cell(r, c) for c in used), *_asked(r), _noise(r)] for r in rows)]
 
@@ -79,7 +82,7 @@ def _cell(row: Row, column: str) -> str:
 
 def _asked(row: Row) -> list[str]:
     known = [v for v in row.verdicts if v.reached is not None]
-    measured = [f"{v.measured:.2f}" if row.unit == "s" and "x" in v.asked else quantity(v.measured, row.unit) for v in known]
+    measured = [f"{v.measured:.2f}" for v in known]
     return ["; ".join(v.asked for v in known), "; ".join(measured), ", ".join(v.word for v in known)]
 
 
@@ -109,7 +112,8 @@ def summary(rows: Sequence[Row]) -> str:
     """How many bounds were reached, and which were not."""
     verdicts = [(r, v) for r in rows for v in r.verdicts if v.reached is not None]
     lines = [f"{sum(v.reached or False for _, v in verdicts)} of {len(verdicts)} bounds reached"]
-    lines += [f"  not reached: {r.id}: asked {v.asked}, measured {v.measured:.3g}" for r, v in verdicts if not v.reached]
+    misses = [(r, v) for r, v in verdicts if not v.reached]
+    lines += [f"  not reached: {r.id}: asked {v.asked}, measured {v.measured:.3g}" for r, v in misses]
     lines += [f"  failed: {r.id}: {name}: {why}" for r in rows for name, why in r.failed.items()]
     return "\n".join(lines)
 
@@ -170,9 +174,13 @@ def _draw_group(figure_class: Any, group: str, rows: Sequence[Row]) -> Any:
 def _draw_panel(panel: Any, rows: Sequence[Row], names: Sequence[str], libraries: Sequence[str]) -> None:
     for k, library in enumerate(libraries):
         points = [(r.ratios[library], names.index(r.name)) for r in rows if library in r.ratios]
-        panel.plot(*zip(*points, strict=True) if points else ((), ()), "osD^vP*X"[k % 8], label=library, markersize=5, color=f"C{k}")
-    bounds = [(float(v.asked.split()[1].rstrip("x")), names.index(r.name)) for r in rows for v in r.verdicts if "x " in v.asked]
-    panel.plot(*zip(*bounds, strict=True) if bounds else ((), ()), "|", label="asked", markersize=13, color="black")
+        panel.plot(*_columns(points), "osD^vP*X"[k % 8], label=library, markersize=5, color=f"C{k}")
+    bounds = [(v.ratio, names.index(r.name)) for r in rows for v in r.verdicts if v.ratio is not None]
+    panel.plot(*_columns(bounds), "|", label="asked", markersize=13, color="black")
     panel.axvline(1, color="gray", linewidth=0.8)
     panel.set_xscale("log")
     panel.grid(axis="x", alpha=0.3)
+
+
+def _columns(points: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]:
+    return [x for x, _ in points], [y for _, y in points]

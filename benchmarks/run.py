@@ -16,17 +16,19 @@ from typing import Any
 from benchmarks import machine, report
 from benchmarks.case import OURS, Bound, Case
 from benchmarks.cases import all_cases
+from benchmarks.fresh import FRESH, Fresh
 from benchmarks.libraries import LIBRARIES, Library
 from benchmarks.measure import Result, measure
 from benchmarks.report import Row, Verdict
 
+PURPOSE = "Time numbagrad beside other libraries, interleaved, on one core; print the table and write files."
 RESULTS = Path(__file__).parent / "results"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0, or 1 when a library failed where it should run."""
     options = parse(argv)
-    selected = select(all_cases(), options.k)
+    selected = select([*FRESH, *all_cases()], options.k)
     if options.list:
         print("\n".join(c.id for c in selected))
         return 0
@@ -35,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     core = machine.pin(options.core)
     libraries = ready(options.libraries)
+    # What the imports made need not be looked at again by every collection.
+    gc.freeze()
     rows = run(selected, libraries, options.seconds)
     finish(rows, [lib.name for lib in libraries], facts(core), options.output)
     return 1 if any(r.failed for r in rows) else 0
@@ -42,11 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line's options."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Time numbagrad beside other libraries.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=PURPOSE)
     parser.add_argument("-k", default="", metavar="WORDS", help="only cases with all these words in their name")
     parser.add_argument("--list", action="store_true", help="list the cases and stop")
-    parser.add_argument("--libraries", nargs="+", choices=list(LIBRARIES), metavar="NAME", help="default: all installed")
-    parser.add_argument("--seconds", type=float, default=0.6, metavar="S", help="for each case, after warming up; default 0.6")
+    parser.add_argument("--libraries", nargs="+", choices=list(LIBRARIES), metavar="NAME", help="default: all")
+    parser.add_argument("--seconds", type=float, default=0.4, metavar="S", help="for each case; default: 0.4")
     parser.add_argument("--core", type=int, metavar="N", help="the core to run on; default: the last")
     parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR", help="default: benchmarks/results")
     return parser.parse_args(argv)
@@ -64,20 +68,20 @@ def ready(names: Sequence[str] | None) -> list[Library]:
     if absent:
         print(f"not installed, so left out: {', '.join(absent)}")
     present = [lib for lib in wanted if lib.installed]
+    # Looking at the namespace imports the library.
     for library in present:
-        library.namespace  # noqa: B018 - imports it
-    # What the imports made need not be looked at again by every collection.
-    gc.freeze()
+        library.namespace
     return present
 
 
-def run(cases: Sequence[Case], libraries: Sequence[Library], seconds: float) -> list[Row]:
-    """Measure each case, and print its row as it comes."""
-    start, rows = time.monotonic(), []
+def run(cases: Sequence[Case | Fresh], libraries: Sequence[Library], seconds: float) -> list[Row]:
+    """Measure each case; a terminal shows which one it is at."""
+    start = time.monotonic()
+    rows: list[Row] = []
     for number, case in enumerate(cases, 1):
         if sys.stderr.isatty():
             print(f"\r\033[K{number}/{len(cases)} {time.monotonic() - start:.0f} s  {case.id}", end="", file=sys.stderr)
-        rows.append(row_of(case, measure(case, libraries, seconds)))
+        rows += case.rows(libraries) if isinstance(case, Fresh) else [row_of(case, measure(case, libraries, seconds))]
         gc.collect()
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
@@ -105,7 +109,7 @@ def row_of(case: Case, result: Result) -> Row:
 def verdict(bound: Bound, ratios: dict[str, float]) -> Verdict:
     """Whether a bound was reached."""
     measured = ratios.get(bound.against)
-    return Verdict(str(bound), measured, None if measured is None else measured <= bound.ratio)
+    return Verdict(str(bound), measured, None if measured is None else measured <= bound.ratio, bound.ratio)
 
 
 def finish(rows: Sequence[Row], columns: Sequence[str], about: dict[str, Any], folder: Path) -> None:
