@@ -155,6 +155,18 @@ def grad(
     )
 
 
+def leaf_gradients(
+    outputs: Sequence[Tensor], leaves: Sequence[Tensor], seeds: Sequence[Any], keep: bool
+) -> list[Tensor]:
+    """Like `grad`, for leaves to which every node behind `outputs` leads; not recorded. Zeros for unused leaves."""
+    sweep = Sweep(keep, False)
+    sweep.leaf_ids = {id(leaf) for leaf in leaves}
+    _run(sweep, outputs, [_seed(i, o, s) for i, (o, s) in enumerate(zip(outputs, seeds, strict=True))])
+    entries = [sweep.leaves.get(id(leaf)) for leaf in leaves]
+    found = _unshared([None if e is None else e[1] for e in entries], sweep.seeds)
+    return [wrap(np.zeros(t.shape, t.dtype)) if g is None else g for g, t in zip(found, leaves, strict=True)]
+
+
 # ---------------------------------------------------------------------- running
 def _run(sweep: Sweep, roots: Sequence[Tensor], seeds: Sequence[Tensor]) -> None:
     """Sweep from `roots`; leaf hooks have run after it, leaves are not written."""

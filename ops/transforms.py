@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from numbagrad.engine import autograd
-from numbagrad.engine.mode import enable_grad, mode
+from numbagrad.engine.mode import enable_grad, grad_enabled, mode
 from numbagrad.engine.node import Edge, Node
 from numbagrad.engine.sweep import reachable
 from numbagrad.engine.tensor import Tensor, edge_of, make_private, wrap
@@ -37,16 +37,22 @@ class _Trace:
         self.several = not isinstance(argnum, (int, np.integer))
         chosen = [args[n] for n in self.numbers]
         self.given, self.rebuild = flatten(chosen)
-        self.tensors = any(isinstance(leaf, Tensor) for leaf in self.given)
-        self.linked = any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in self.given)
-        with enable_grad():
-            self.variables = [_variable(leaf, function) for leaf in self.given]
-            traced = list(args)
-            for n, value in zip(self.numbers, self.rebuild(self.variables), strict=True):
-                traced[n] = value
-            self.result = function(*traced, **kwargs)
+        self.tensors = any([isinstance(leaf, Tensor) for leaf in self.given])  # noqa: C419 - a list is faster here
+        self.linked = self.tensors and any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in self.given)
+        if grad_enabled():
+            self._trace(function, args, kwargs)
+        else:
+            with enable_grad():
+                self._trace(function, args, kwargs)
+
+    def _trace(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        self.variables = [_variable(leaf, function) for leaf in self.given]
+        traced = list(args)
+        for n, value in zip(self.numbers, self.rebuild(self.variables), strict=True):
+            traced[n] = value
+        self.result = function(*traced, **kwargs)
         for variable in self.variables:
-            if variable.is_leaf:
+            if variable._node is None:
                 make_private(variable)
 
     def like_arguments(self, values: Sequence[Any]) -> Any:
@@ -76,13 +82,15 @@ class _Trace:
         ]
         if not active:
             return [wrap(np.zeros(v.shape, v.dtype)) for v in self.variables]
-        with enable_grad() if record else _unchanged():
+        if not record:
+            return autograd.leaf_gradients([o for o, _ in active], self.variables, [s for _, s in active], keep)
+        with enable_grad():
             found = autograd.grad(
                 [o for o, _ in active],
                 self.variables,
-                [s for _, s in active],
-                retain_graph=record or keep,
-                create_graph=record,
+                tuple(s for _, s in active),
+                retain_graph=True,
+                create_graph=True,
                 materialize_grads=True,
             )
         return [g for g in found if g is not None]
@@ -133,16 +141,18 @@ def _name(function: Callable[..., Any]) -> str:
 def _depends_on_others(outputs: Sequence[Any], variables: Sequence[Tensor]) -> bool:
     """Whether the graph of `outputs` has a leaf that someone else waits for."""
     own = {id(v) for v in variables}
-    roots = [edge_of(o) for o in outputs if isinstance(o, Tensor) and o.requires_grad]
-    if any(_is_foreign(r, own) for r in roots):
-        return True
-    return any(_is_foreign(edge, own) for node in reachable(roots) for edge in node.edges)
-
-
-def _is_foreign(edge: Any, own: set[int]) -> bool:
-    if edge is None or type(edge) in (Node, Edge) or id(edge) in own:
-        return False
-    return edge._extra is None or not edge._extra.private
+    stack = [edge_of(o) for o in outputs if isinstance(o, Tensor) and o.requires_grad]
+    seen: set[int] = set()
+    while stack:
+        edge = stack.pop()
+        node = edge if type(edge) is Node else edge.node if type(edge) is Edge else None
+        if node is None:
+            if edge is not None and id(edge) not in own and (edge._extra is None or not edge._extra.private):
+                return True
+        elif node.seq not in seen:
+            seen.add(node.seq)
+            stack.extend(node.edges)
+    return False
 
 
 def _scalar(result: Any, function: Callable[..., Any], what: str) -> Tensor:

@@ -22,6 +22,8 @@ def flatten(tree: Any) -> tuple[list[Any], Rebuild]:
 
 
 def _flatten_items(items: Sequence[Any], build: Callable[[Any], Any]) -> tuple[list[Any], Rebuild]:
+    if not any([isinstance(item, (dict, list, tuple)) or item is None for item in items]):  # noqa: C419 - faster
+        return list(items), build
     parts = [flatten(item) for item in items]
     leaves = [leaf for part, _ in parts for leaf in part]
 
