@@ -2,6 +2,7 @@
 
 from numbagrad.autograd import function as function
 from numbagrad.autograd import graph as graph
+from numbagrad.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from numbagrad.engine.anomaly import (
     detect_anomaly,
     is_anomaly_check_nan_enabled,
@@ -22,11 +23,14 @@ from numbagrad.engine.mode import is_grad_enabled, is_multithreading_enabled, se
 
 __all__ = [
     "Function",
+    "GradcheckError",
     "Variable",
     "backward",
     "detect_anomaly",
     "enable_grad",
     "grad",
+    "gradcheck",
+    "gradgradcheck",
     "inference_mode",
     "is_anomaly_check_nan_enabled",
     "is_anomaly_enabled",
