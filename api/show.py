@@ -39,7 +39,7 @@ def _elementwise(op: Elementwise, dtype: str) -> str:
 
 def _primitive(op: Primitive) -> str:
     lines = [f"{op.name}({', '.join(op.params)})", ""]
-    for param, (rule, names) in op.rules.items():
+    for param, (rule, names, _) in op.rules.items():
         saved = [n for n in names if n in op.params or n == "out"]
         lines.append(
             f"gradient of {param}: {rule.__code__.co_filename.rpartition('/')[2]}, "

@@ -26,8 +26,8 @@ def saved_output(node: Node, nr: int, array: np.ndarray) -> Tensor:
 
 def versions_of(saved: Sequence[Any]) -> tuple[int, ...] | None:
     """Versions of the tensors among `saved`; None when nobody ever wrote to any."""
-    versions = tuple(v._storage.version if isinstance(v, Tensor) and v._storage is not None else 0 for v in saved)
-    return versions if any(versions) else None
+    versions = [v._storage.version if isinstance(v, Tensor) and v._storage is not None else 0 for v in saved]
+    return tuple(versions) if any(versions) else None
 
 
 def check_saved(node: Node, sources: Sequence[tuple[str, int]]) -> Sequence[Any]:

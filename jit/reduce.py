@@ -56,7 +56,7 @@ class Fold:
             raise ValueError(f"fold {self.name} has kind {self.kind!r}, wanted one of {', '.join(folds.KINDS)}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stage:
     """One loop over the row, and what is computed of its folds after it."""
 
@@ -64,18 +64,18 @@ class Stage:
     stores: tuple[tuple[str, ScalarExpr], ...] = ()
     after: tuple[tuple[str, ScalarExpr], ...] = ()
 
-    @property
+    @functools.cached_property
     def numbers(self) -> list[str]:
         """Names of the row's numbers that are known when the stage is done."""
         return [f.name for f in self.folds] + [name for name, _ in self.after]
 
-    @property
+    @functools.cached_property
     def loop_exprs(self) -> list[ScalarExpr]:
         """What is computed for every item."""
         return [e for _, e in self.stores] + [f.expr for f in self.folds]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RowProgram:
     """What is computed of each row.
 
@@ -102,6 +102,14 @@ class RowProgram:
     rows: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """Kept: programs are keys of every call's look-ups."""
+        return hash((self.name, self.items, self.stages, self.results, self.rows, self.numbers))
+
     def __post_init__(self) -> None:
         known = {POSITION, *self.items, *self.rows, *self.numbers}
         for stage in self.stages:
@@ -118,22 +126,22 @@ class RowProgram:
         if unknown := set(symbols(*exprs)) - known:
             raise ValueError(f"{self.name} uses {', '.join(unknown)} before it is known")
 
-    @property
+    @functools.cached_property
     def stored(self) -> tuple[str, ...]:
         """Names of the stored items, which are outputs of full size."""
         return tuple(dict.fromkeys(name for stage in self.stages for name, _ in stage.stores))
 
-    @property
+    @functools.cached_property
     def slots(self) -> list[str]:
         """Numbers of the row that are computed, in order."""
         return [name for stage in self.stages for name in stage.numbers]
 
-    @property
+    @functools.cached_property
     def counts(self) -> bool:
         """Whether it uses the position of items in their row."""
         return POSITION in symbols(*(e for stage in self.stages for e in stage.loop_exprs))
 
-    @property
+    @functools.cached_property
     def divisible(self) -> bool:
         """Whether parts of a row can be folded apart."""
         return len(self.stages) == 1 and not self.stored and not self.counts

@@ -29,6 +29,7 @@ BATCH = 4 * PART
 Axes = tuple[int, ...]
 
 _DTYPES = frozenset(map(np.dtype, DTYPES))
+_NAMES = {np.dtype(name): name for name in DTYPES}
 
 
 def runs_natively(array: np.ndarray) -> bool:
@@ -173,7 +174,7 @@ def _reduce(program: RowProgram, x: np.ndarray, axes: Axes, numbers: Sequence[fl
     found = _walk(x, axes)
     if found is not None:
         return _launch(program, found, [x], [], numbers, [])
-    if not x.flags.c_contiguous:
+    if not _is_dense(x):
         return _reduce_strided(program, x, axes, numbers)
     return _reduce_stepwise(program, x, axes, numbers)
 
@@ -183,7 +184,7 @@ def _reduce_strided(program: RowProgram, x: np.ndarray, axes: Axes, numbers: Seq
     order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
     turned = x.transpose(order)
     turned_axes = tuple(i for i, axis in enumerate(order) if axis in axes)
-    if _walk(turned, turned_axes) is None and not turned.flags.c_contiguous:
+    if _walk(turned, turned_axes) is None and not _is_dense(turned):
         return _reduce(program, contiguous(x), axes, numbers)
     results = _reduce(program, turned, turned_axes, numbers)
     kept = [axis for axis in order if axis not in axes]
@@ -252,11 +253,15 @@ def _run_turned(
 
 def contiguous(x: np.ndarray) -> np.ndarray:
     """The array itself if it is C-contiguous and aligned, else a copy that is."""
-    if x.flags.c_contiguous and x.flags.aligned:
+    if _is_dense(x):
         return x
     copy = memory.empty(x.shape, x.dtype)
     copy[...] = x
     return copy
+
+
+def _is_dense(x: np.ndarray) -> bool:
+    return x.flags.c_contiguous and x.flags.aligned
 
 
 # ----- Calling kernels -----
@@ -272,25 +277,51 @@ def _launch(
     wide: bool = False,
 ) -> list[np.ndarray]:
     """Run the kernel for this walk; the results as flat arrays."""
-    dtype = items[0].dtype
+    dtype = _WIDE if wide else items[0].dtype
     rows = [contiguous(r) for r in rows]
-    chunk = _part(w) if program.divisible else w.n
+    if program.divisible:
+        if 1 < w.inner < _NARROW and w.n >= _NARROW**2 and len(items) == 1 and not rows and _is_dense(items[0]):
+            return _finish(program, _widened(program.folds_only(), w, items[0]), (1,), [], numbers, dtype)
+        parts = _parts(w)
+        if parts > 1:
+            part = program.folds_only()
+            used = [r for name, r in zip(program.rows, rows, strict=True) if name in part.rows]
+            return _finish(program, _partly(part, w, parts, items, used), (1,), rows, numbers, dtype)
+    return _call(program, w, 1, w.n, items, rows, numbers, stored, dtype)
+
+
+_WIDE = np.dtype(np.float64)
+_NARROW = 64
+
+
+def _parts(w: Walk) -> int:
+    """How many parts of a row are folded apart."""
+    size = PART if w.inner == 1 else max(1, BATCH // min(w.inner, SCRATCH))
+    return -(-w.n // size) if w.n >= 2 * size else 1
+
+
+def _partly(
+    part: RowProgram, w: Walk, parts: int, items: Sequence[np.ndarray], rows: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """The folds of the parts of each row, with the parts as the second axis."""
+    chunk = -(-w.n // parts)
     parts = -(-w.n // chunk)
-    if parts > 1:
-        shape = (w.outer, parts, w.inner)
-        part = program.folds_only()
-        used = [r for name, r in zip(program.rows, rows, strict=True) if name in part.rows]
-        found = [f.reshape(shape) for f in _call(part, w, parts, chunk, items, used, [], [], np.dtype(np.float64))]
-        return _finish(program, found, (1,), rows, numbers, np.dtype(np.float64) if wide else dtype)
-    return _call(program, w, 1, w.n, items, rows, numbers, stored, np.dtype(np.float64) if wide else dtype)
+    found = _call(part, w, parts, chunk, items, rows, [], [], _WIDE)
+    return [f.reshape(w.outer, parts, w.inner) for f in found]
 
 
-def _part(w: Walk) -> int:
-    """Items of a row that are folded together."""
-    if w.inner == 1:
-        return PART if w.n >= 2 * PART else w.n
-    lines = max(1, BATCH // min(w.inner, SCRATCH))
-    return lines if w.n >= 2 * lines else w.n
+def _widened(part: RowProgram, w: Walk, x: np.ndarray) -> list[np.ndarray]:
+    """The same, for rows that lie in few columns: several lines in one make a line of useful width."""
+    together = 4 * _NARROW // w.inner
+    lines = w.n // together
+    wide = Walk(w.outer, lines, w.inner * together, w.step, w.line * together)
+    found = _partly(part, wide, _parts(wide), [x], [])
+    rest = x.reshape(w.outer, w.n, w.inner)[:, lines * together :]
+    results = [f.reshape(w.outer, -1, w.inner) for f in found]
+    if rest.shape[1] == 0:
+        return results
+    over = _partly(part, Walk(w.outer, rest.shape[1], w.inner, w.step, w.line), 1, [rest], [])
+    return [np.concatenate(pair, axis=1) for pair in zip(results, over, strict=True)]
 
 
 def _call(
@@ -309,16 +340,16 @@ def _call(
     wide = dtype != items[0].dtype
     if w.inner == 1:
         if w.outer == parts == 1 and program.divisible and not rows:
-            kernel(program, "whole", items[0].dtype.name, wide).entry(*arrays)
+            kernel(program, "whole", _NAMES[items[0].dtype], wide).entry(*arrays)
             return results
         steps = [w.step, *(_dense_steps(w, item)[0] for item in items[1:])]
-        rows_kernel = kernel(program, "rows", items[0].dtype.name, wide)
+        rows_kernel = kernel(program, "rows", _NAMES[items[0].dtype], wide)
         _spread(rows_kernel, w.outer * parts, chunk, [parts, w.n, chunk, *steps], arrays)
         return results
     steps = [w.step, w.line, *(s for item in items[1:] for s in _dense_steps(w, item))]
     blocks = -(-w.inner * len(program.slots) // SCRATCH)
     block = -(-w.inner // blocks)
-    column_kernel = kernel(program, "columns", items[0].dtype.name, wide)
+    column_kernel = kernel(program, "columns", _NAMES[items[0].dtype], wide)
     loop = [parts, w.n, chunk, w.inner, block, *steps]
     _spread(column_kernel, w.outer * parts * blocks, chunk * block, loop, arrays)
     return results
@@ -332,11 +363,11 @@ def _dense_steps(w: Walk, item: np.ndarray) -> tuple[int, int]:
 def _spread(rows_kernel: RowKernel, units: int, size: int, loop: Sequence[int], arrays: Sequence[Any]) -> None:
     """Run all units, each of `size` items; in batches if there are threads for them."""
     entry = rows_kernel.entry
-    slots = len(rows_kernel.program.slots)
-    space = ((SCRATCH + slots, np.float64), (SCRATCH + slots, np.dtype(rows_kernel.dtype))) if rows_kernel.loop == "columns" else ()
+    space = SCRATCH + len(rows_kernel.program.slots)
+    dtypes = (np.float64, rows_kernel.dtype) if rows_kernel.loop == "columns" else ()
 
     def call(first: int, last: int) -> None:
-        scratch = [np.empty(size, dtype) for size, dtype in space]
+        scratch = [np.empty(space, dtype) for dtype in dtypes]
         entry(first, last, *loop, *arrays, *scratch)
 
     per_batch = max(1, BATCH // size)

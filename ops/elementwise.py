@@ -123,7 +123,9 @@ class Elementwise:
     def call(self, *operands: Any) -> Any:
         """The general way: any operands, dtypes, shapes and layouts."""
         given = [v if type(v) is Tensor else operand(v, p) for v, p in zip(operands, self.params, strict=True)]
-        key = tuple([v._layout if isinstance(v, Tensor) else type(v) for v in given])
+        if self.tables and any([type(v) is np.ndarray for v in operands]):  # noqa: C419 - a list is faster here
+            return self.fast(*given)
+        key = tuple([_kind(v) for v in given])
         compute, shape = self._decided.get(key) or self._decide(key, given)
         values = [v._data if isinstance(v, Tensor) else v for v in given]
         outs = self.evaluate(self._cast(values, compute), shape, compute)
@@ -136,10 +138,10 @@ class Elementwise:
         """Dtype of the computation and shape of the result; kept for operands that may come again."""
         compute = self.loop_dtype(given)
         shape = broadcast_shape(self.name, [v.shape for v in given if isinstance(v, Tensor)])
-        if all(isinstance(k, type) or k.dense for k in key):
-            if len(self._decided) >= mapping.RECIPES_AT_MOST:
-                self._decided.clear()
-            self._decided[key] = compute, shape
+        if len(self._decided) >= mapping.RECIPES_AT_MOST:
+            self._decided.clear()
+        self._decided[key] = compute, shape
+        if all(not isinstance(v, Tensor) or v._layout.dense for v in given):
             self._resolve(given, compute, shape)
         return compute, shape
 
@@ -540,6 +542,14 @@ backend.on_switch(_forget_kernels)
 
 def _saved_name(op: Elementwise, kind: str, nr: int) -> str:
     return op.params[nr] if kind == "in" else f"out_{nr}"
+
+
+def _kind(value: Any) -> Any:
+    """What decisions on calls depend on: type of a number, shape and dtype of a tensor."""
+    if not isinstance(value, Tensor):
+        return type(value)
+    layout = value._layout
+    return layout if layout.dense else (layout.shape, layout.dtype)
 
 
 def _cast(array: np.ndarray, dtype: np.dtype, condition: bool) -> np.ndarray:

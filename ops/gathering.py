@@ -172,7 +172,7 @@ class Viewing(Primitive):
 
     def _run_rules(self, node: Node, grad: Any) -> Any:
         (layout,) = node.statics.layouts
-        rule, names = self.rules["x"]
+        rule, names, _ = self.rules["x"]
         given = {"g": grad, "x_shape": layout.shape, **node.statics.settings}
         return (unbroadcast(rule(*[given[name] for name in names]), layout),)
 

@@ -71,6 +71,52 @@ class Call:
         return ", ".join(f"{k}={v!r}" for k, v in self.settings.items())
 
 
+class _Use:
+    """A node whose rules run: where the values of their parameters come from."""
+
+    __slots__ = ("call", "g", "node", "saved")
+
+    def __init__(self, node: Node, grad: Any) -> None:
+        self.node = node
+        self.call: Call = node.statics
+        names = self.call.saved_names
+        self.saved: dict[tuple[str, int], Any] = (
+            dict(zip(names, check_saved(node, names), strict=True)) if names else {}
+        )
+        self.g = _filled(node, grad) if type(node.layout) is tuple else grad
+
+    def out(self) -> Any:
+        """The output, within the graph where backward is recorded; a list for several."""
+        recorded = grad_enabled()
+        outs = [
+            saved_output(self.node, nr, value) if recorded else wrap(value)
+            for (kind, nr), value in self.saved.items()
+            if kind == "out"
+        ]
+        return outs if type(self.node.layout) is tuple else outs[0]
+
+    def setting(self, name: str) -> Any:
+        """A setting, or what the forward handed over."""
+        try:
+            return self.call.settings[name]
+        except KeyError:
+            raise TypeError(
+                f"a gradient rule of {self.node.op.name} asks for {name!r}, which is neither a tensor nor a setting"
+            ) from None
+
+
+def _all_inputs(use: _Use, nr: int) -> list[Any]:
+    return [use.saved["in", k] for k in range(len(use.call.layouts))]
+
+
+_GETTERS: Mapping[str, Callable[[_Use, int], Any]] = {
+    "g": lambda use, nr: use.g,
+    "i": lambda use, nr: nr,
+    "out": lambda use, nr: use.out(),
+    "out_shape": lambda use, nr: use.node.layout.shape,
+}
+
+
 class Primitive:
     """An op with a forward on arrays and a gradient rule for each tensor argument."""
 
@@ -86,7 +132,7 @@ class Primitive:
         self.params = [
             p.name for p in kinds if p.kind in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY, p.VAR_POSITIONAL)
         ]
-        self.rules: dict[str, tuple[Rule, tuple[str, ...]]] = {}
+        self.rules: dict[str, tuple[Rule, tuple[str, ...], list[Callable[[_Use, int], Any]]]] = {}
         self._jvp: Rule | None = None
         self._setting_names = {p.name for p in kinds if p.kind is p.KEYWORD_ONLY}
         self._found_sources: dict[Any, Sequence[tuple[str, int]]] = {}
@@ -101,7 +147,8 @@ class Primitive:
     def _declare(self, param: str, rule: Rule) -> Rule:
         if param not in self.params:
             raise ValueError(f"{self.name} has no tensor {param!r}, only {', '.join(self.params)}")
-        self.rules[param] = (rule, tuple(inspect.signature(rule).parameters))
+        names = tuple(inspect.signature(rule).parameters)
+        self.rules[param] = (rule, names, [self._getter(name) for name in names])
         return rule
 
     def jvp(self, *args: Any) -> Any:
@@ -178,7 +225,7 @@ class Primitive:
                     needed |= {("out", k) for k in range(outs)}
         return sorted(needed)
 
-    def _rule(self, nr: int) -> tuple[Rule, tuple[str, ...]]:
+    def _rule(self, nr: int) -> tuple[Rule, tuple[str, ...], list[Callable[[_Use, int], Any]]]:
         param = self.params[0] if self.variadic else self.params[nr]
         if param not in self.rules:
             raise NotImplementedError(f"{self.name} has no gradient with respect to {param}")
@@ -186,53 +233,33 @@ class Primitive:
 
     # ------------------------------------------------------------------ backward
     def _run_rules(self, node: Node, grad: Any) -> Sequence[Tensor | None]:
-        call = node.statics
-        saved = dict(zip(call.saved_names, check_saved(node, call.saved_names), strict=True))
-        g = _filled(node, grad) if type(node.layout) is tuple else grad
+        use = _Use(node, grad)
         results: list[Tensor | None] = []
         for nr, edge in enumerate(node.edges):
             if edge is None:
                 results.append(None)
                 continue
-            rule, names = self._rule(nr)
-            result = rule(*(self._argument(name, node, g, saved, nr) for name in names))
-            results.append(None if result is None else unbroadcast(result, call.layouts[nr]))
+            rule, _, getters = self._rule(nr)
+            result = rule(*[get(use, nr) for get in getters])
+            if result is not None and result._layout is not use.call.layouts[nr]:
+                result = unbroadcast(result, use.call.layouts[nr])
+            results.append(result)
         return results
 
-    def _argument(self, name: str, node: Node, g: Any, saved: Mapping[tuple[str, int], Any], nr: int) -> Any:
-        """The value that a rule means by the name of its parameter."""
-        call = node.statics
-        if name == "g":
-            return g
-        if name == "i":
-            return nr
-        if name in call.settings:
-            return call.settings[name]
+    def _getter(self, name: str) -> Callable[[_Use, int], Any]:
+        """How to find what a rule means by the name of a parameter."""
+        if name in _GETTERS:
+            return _GETTERS[name]
         if name in self.params:
-            return (
-                [saved["in", k] for k in range(len(call.layouts))]
-                if self.variadic
-                else saved["in", self.params.index(name)]
-            )
-        if name == "out":
-            outs = [
-                saved_output(node, k, saved["out", k]) if mode.enabled else wrap(saved["out", k])
-                for kind, k in call.saved_names
-                if kind == "out"
-            ]
-            return outs if type(node.layout) is tuple else outs[0]
+            place = ("in", self.params.index(name))
+            return _all_inputs if self.variadic else lambda use, nr: use.saved[place]
         base, _, what = name.rpartition("_")
-        if what == "shape" and base == "out":
-            return node.layout.shape
         if what in ("shape", "dtype") and base in self.params:
-            return (
-                [getattr(l, what) for l in call.layouts]
-                if self.variadic
-                else getattr(call.layouts[self.params.index(base)], what)
-            )
-        raise TypeError(
-            f"a gradient rule of {self.name} asks for {name!r}, which is neither a tensor nor a setting of it"
-        )
+            if self.variadic:
+                return lambda use, nr: [getattr(layout, what) for layout in use.call.layouts]
+            at = self.params.index(base)
+            return lambda use, nr: getattr(use.call.layouts[at], what)
+        return lambda use, nr: use.setting(name)
 
     # ------------------------------------------------------------------ forward mode
     def _push(self, node: Node, tangents: Sequence[Tensor | None]) -> Any:
