@@ -426,7 +426,10 @@ class _Check:
             for part in self.parts:
                 v = _unit(self.rng.uniform(0.1, 1.1, self.outs[part.nr].size))
                 n = v @ part.of(numerical[part.nr])
-                a = _projected(self._backward_row(part, v)[place], u) if pushed is None else v @ part.of(pushed[part.nr])
+                if pushed is None:
+                    a = _projected(self._backward_row(part, v)[place], u)
+                else:
+                    a = v @ part.of(pushed[part.nr])
                 if not self._close(np.asarray(a), np.asarray(n)):
                     self._explain(mode, column, part, i, n, a)
 

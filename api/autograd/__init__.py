@@ -1,6 +1,7 @@
 """PyTorch's `torch.autograd`: gradients over a recorded graph."""
 
 from numbagrad.autograd import function as function
+from numbagrad.autograd import functional as functional
 from numbagrad.autograd import graph as graph
 from numbagrad.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from numbagrad.engine.anomaly import (
