@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from numbagrad.engine.mode import mode
+from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.tensor import Tensor, wrap
-from numbagrad.ops.arithmetic import where
+from numbagrad.ops.arithmetic import negative
 from numbagrad.ops.conversion import conj, real
 from numbagrad.ops.diagonals import diagonal
 from numbagrad.ops.indexing import getitem
@@ -26,8 +26,9 @@ from numbagrad.ops.joining import concatenate
 from numbagrad.ops.operands import as_tensor
 from numbagrad.ops.primitive import Handed, primitive
 from numbagrad.ops.products import adjoint, column, matmul, row
+from numbagrad.ops.reductions import sum as sum_over
 from numbagrad.ops.registry import stands_for
-from numbagrad.ops.solving import _solve, from_triangle, hermitian_part, naming
+from numbagrad.ops.solving import _inv, _solve, divide_or_zero, from_triangle, hermitian_part, naming
 
 
 def _lower(x: Tensor) -> Tensor:
@@ -36,20 +37,27 @@ def _lower(x: Tensor) -> Tensor:
     return x * (np.tri(n, dtype=x.dtype) - np.eye(n, dtype=x.dtype) / 2)
 
 
-def _with_diagonal(x: Any, values: Tensor) -> Tensor:
-    """`x` with other values on the diagonal."""
-    return where(np.eye(values.shape[-1], dtype=bool), column(values), x)
+@primitive(name="divide_by_pairs")
+def _divide_by_pairs(x, w, *, sign, n):
+    """x[i, j] / (w[j] + sign * w[i]), and 0 where rounding may have made the divisor, for an n by n matrix."""
+    pairs = w[..., None, :] + sign * w[..., :, None]
+    return divide_or_zero.forward(x, pairs, tolerance=_rounding(w, n))
 
 
-def _over(x: Tensor, y: Tensor, tolerance: Any) -> Tensor:
-    """x / y, and 0 where y is 0 up to rounding."""
-    zero = np.abs(y._data) <= tolerance
-    return where(zero, 0, x / where(zero, 1, y))
+@_divide_by_pairs.vjp("x")
+def _(g, w, sign, n):
+    return _divide_by_pairs(g, conj(w), sign=sign, n=n)
 
 
-def _rounding(values: np.ndarray, n: int) -> np.ndarray:
+@_divide_by_pairs.vjp("w")
+def _(g, w, out, sign, n):
+    part = _divide_by_pairs(g * conj(out), conj(w), sign=sign, n=n)
+    return negative(sum_over(part, axis=-2) + sum_over(part, axis=-1) * sign)
+
+
+def _rounding(w: np.ndarray, n: int) -> np.ndarray:
     """What rounding may make of a difference of two equal values, for each stack of them."""
-    return n * np.finfo(values.dtype).eps * np.abs(values).max(-1, initial=0)[..., None, None]
+    return n * np.finfo(w.dtype).eps * np.abs(w).max(-1, initial=0)[..., None, None]
 
 
 def _columns(x: Tensor, start: int, stop: int | None = None) -> Tensor:
@@ -72,9 +80,9 @@ def _cholesky(x, *, upper):
 @_cholesky.vjp("x")
 def _(g, out, upper):
     lower, g = (adjoint(out), adjoint(g)) if upper else (out, g)
-    lh = adjoint(lower)
-    middle = _lower(matmul(lh, g))
-    return hermitian_part(_solve(lh, adjoint(_solve(lh, adjoint(middle)))))
+    inverse = _inv(lower)
+    middle = _lower(matmul(adjoint(lower), g))
+    return hermitian_part(matmul(adjoint(inverse), matmul(middle, inverse)))
 
 
 @stands_for(np.linalg.cholesky)
@@ -211,17 +219,18 @@ def _(g, out):
     (m, n), k = (u.shape[-2], vh.shape[-1]), s.shape[-1]
     u, gu = _first_columns(u, gu, k)
     v, gv = _first_columns(adjoint(vh), adjoint(gvh), k)
-    tolerance = _rounding(s._data, max(m, n))
     of_u, of_v = _skew(matmul(adjoint(u), gu)), _skew(matmul(adjoint(v), gv))
     # What a rotation of U and V together does to the loss, which is nothing where two singular values coincide, ...
-    together = _over((of_u + of_v) * 0.5, row(s) - column(s), tolerance)
+    together = _divide_by_pairs((of_u + of_v) * 0.5, s, sign=-1, n=max(m, n))
     # ... and what turning them against each other does, which stays finite there.
-    against = _over((of_u - of_v) * 0.5, row(s) + column(s), tolerance)
-    grad = matmul(matmul(u, together + against + _with_diagonal(0, gs)), adjoint(v))
+    against = _divide_by_pairs((of_u - of_v) * 0.5, s, sign=1, n=max(m, n))
+    left = matmul(u, together + against) + u * row(gs)
+    tolerance = _rounding(s._data, max(m, n))
     if m > k:
-        grad = grad + matmul(_outside(u, _over(gu, row(s), tolerance)), adjoint(v))
+        left = left + _outside(u, divide_or_zero(gu, row(s), tolerance=tolerance))
+    grad = matmul(left, adjoint(v))
     if n > k:
-        grad = grad + matmul(u, adjoint(_outside(v, _over(gv, row(s), tolerance))))
+        grad = grad + matmul(u, adjoint(_outside(v, divide_or_zero(gv, row(s), tolerance=tolerance))))
     return grad
 
 
@@ -290,7 +299,7 @@ def _svdvals(x):
 
 @_svdvals.vjp("x")
 def _(g, x, u, vh):
-    u, _, vh = _svd(x, full_matrices=False) if mode.enabled else (wrap(u), None, wrap(vh))
+    u, _, vh = _svd(x, full_matrices=False) if grad_enabled() else (wrap(u), None, wrap(vh))
     return matmul(u * row(g), vh)
 
 
@@ -313,7 +322,7 @@ def svdvals(x: Any, /) -> Tensor:
 
 def _recorded(x: Tensor) -> bool:
     """Whether the vectors, which the gradient of the values needs, are worth computing."""
-    return mode.enabled and x.requires_grad
+    return grad_enabled() and x.requires_grad
 
 
 # ----- Eigenvalues of Hermitian matrices -----
@@ -336,8 +345,8 @@ def _eigh(x, *, uplo):
 def _(g, out):
     (gw, gv), (w, v) = g, out
     vh = adjoint(v)
-    turned = _over(matmul(vh, gv), row(w) - column(w), _rounding(w._data, w.shape[-1]))
-    return hermitian_part(matmul(matmul(v, _with_diagonal(turned, gw)), vh))
+    turned = _divide_by_pairs(matmul(vh, gv), w, sign=-1, n=w.shape[-1])
+    return hermitian_part(matmul(matmul(v, turned) + v * row(gw), vh))
 
 
 @stands_for(np.linalg.eigh)
@@ -390,7 +399,7 @@ def _eigvalsh(x, *, uplo):
 
 @_eigvalsh.vjp("x")
 def _(g, x, uplo, v):
-    v = _eigh(x, uplo=uplo)[1] if mode.enabled else wrap(v)
+    v = _eigh(x, uplo=uplo)[1] if grad_enabled() else wrap(v)
     return hermitian_part(matmul(v * row(g), adjoint(v)))
 
 
@@ -444,8 +453,8 @@ def _(g, out):
     vh = adjoint(v)
     turned = matmul(vh, gv)
     turned = turned - matmul(vh, v) * row(real(diagonal(turned, 0, -2, -1)))
-    turned = _over(turned, conj(row(w) - column(w)), _rounding(w._data, w.shape[-1]))
-    return _solve(vh, matmul(_with_diagonal(turned, gw), vh))
+    turned = _divide_by_pairs(turned, conj(w), sign=-1, n=w.shape[-1])
+    return _solve(vh, matmul(turned, vh) + column(gw) * vh)
 
 
 @stands_for(np.linalg.eig)
@@ -486,7 +495,7 @@ def _eigvals(x):
 @_eigvals.vjp("x")
 def _(g, x, v):
     _check_independent(v)
-    vh = adjoint(_eig(x)[1] if mode.enabled else wrap(v))
+    vh = adjoint(_eig(x)[1] if grad_enabled() else wrap(v))
     return _solve(vh, column(g) * vh)
 
 

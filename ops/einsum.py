@@ -33,11 +33,11 @@ Path = Sequence[tuple[int, ...]]
 
 
 @primitive(name="contract")
-def _contract(x, y, *, left, right, out):
-    """Product of two tensors. No label repeats, and each is in two at least of `left`, `right` and `out`."""
-    plan = _plan(left, right, out, x.size >= y.size)
+def _contract(x, y, *, left, right, kept):
+    """Product of two tensors. No label repeats, and each is in two at least of `left`, `right` and `kept`."""
+    plan = _plan(left, right, kept, x.size >= y.size)
     if plan is None:
-        return np.multiply(_spaced(x, left, out), _spaced(y, right, out))
+        return np.multiply(_spaced(x, left, kept), _spaced(y, right, kept))
     if plan.swapped:
         x, y = y, x
     a, b = x.transpose(plan.axes_a), y.transpose(plan.axes_b)
@@ -101,13 +101,13 @@ def _spaced(x: np.ndarray, labels: Labels, out: Labels) -> np.ndarray:
 
 
 @_contract.vjp("x")
-def _(g, y, left, right, out):
-    return _contract(g, conj(y), left=out, right=right, out=left)
+def _(g, y, left, right, kept):
+    return _contract(g, conj(y), left=kept, right=right, kept=left)
 
 
 @_contract.vjp("y")
-def _(g, x, left, right, out):
-    return _contract(conj(x), g, left=left, right=out, out=right)
+def _(g, x, left, right, kept):
+    return _contract(conj(x), g, left=left, right=kept, kept=right)
 
 
 def push_product(op: Primitive, node: Node, tangents: Sequence[Tensor | None]) -> Tensor:
@@ -131,26 +131,26 @@ def _(node, tangents):
 
 
 @primitive(linear=True, view=True, name="take_diagonals")
-def _take_diagonals(x, *, labels, out):
+def _take_diagonals(x, *, labels, kept):
     """Diagonals over the axes with equal labels."""
-    return np.einsum(x, labels, out)
+    return np.einsum(x, labels, kept)
 
 
 @_take_diagonals.vjp("x")
-def _(g, x_shape, labels, out):
-    return _put_diagonals(g, shape=x_shape, labels=labels, out=out)
+def _(g, x_shape, labels, kept):
+    return _put_diagonals(g, shape=x_shape, labels=labels, kept=kept)
 
 
 @primitive(linear=True, name="put_diagonals")
-def _put_diagonals(x, *, shape, labels, out):
+def _put_diagonals(x, *, shape, labels, kept):
     made = np.zeros(shape, x.dtype)
-    np.einsum(made, labels, out)[...] = x
+    np.einsum(made, labels, kept)[...] = x
     return made
 
 
 @_put_diagonals.vjp("x")
-def _(g, labels, out):
-    return _take_diagonals(g, labels=labels, out=out)
+def _(g, labels, kept):
+    return _take_diagonals(g, labels=labels, kept=kept)
 
 
 # ----- Subscripts -----
@@ -258,7 +258,7 @@ def _without_repeats(x: Tensor, labels: Labels) -> tuple[Tensor, Labels]:
                 f"einsum: the axes of subscript {_name(label)} in one operand have lengths {sorted(lengths)}, "
                 f"its shape is {x.shape}"
             )
-    return _take_diagonals(x, labels=_small(labels, labels), out=_small(unique, labels)), unique
+    return _take_diagonals(x, labels=_small(labels, labels), kept=_small(unique, labels)), unique
 
 
 def _small(labels: Labels, known: Iterable[int]) -> list[int]:
@@ -328,7 +328,7 @@ def _pair(a: Term, b: Term, needed: set[int], out: Labels) -> Term:
     labels = tuple(k for k in dict.fromkeys((*left, *right)) if k in needed)
     if {*labels} == {*out}:
         labels = out
-    return _contract(x, y, left=left, right=right, out=labels), labels
+    return _contract(x, y, left=left, right=right, kept=labels), labels
 
 
 def _path(terms: Sequence[Term], out: Labels, optimize: Any) -> Path:
@@ -404,7 +404,7 @@ def einsum(*operands: Any, dtype: Any = None, optimize: Any = False) -> Tensor:
     ndims = tuple(t.ndim for t in tensors)
     inputs, out = _read_sublists(operands, ndims) if subscripts is None else _read_subscripts(subscripts, ndims)
     if len(tensors) == 2 and _is_plain(*inputs, out, tensors[0].shape, tensors[1].shape):
-        return _contract(*tensors, left=inputs[0], right=inputs[1], out=out)
+        return _contract(*tensors, left=inputs[0], right=inputs[1], kept=out)
     terms = _prepared(tensors, inputs, out)
     return _evaluate(terms, out, _path(terms, out, optimize))
 
@@ -443,7 +443,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
     x, y = as_tensor(a, "a"), as_tensor(b, "b")
     of_x, of_y = _paired_axes(x, y, axes)
     left, right, out = _tensordot_labels(x.ndim, y.ndim, tuple(of_x), tuple(of_y))
-    return _contract(x, y, left=left, right=right, out=out)
+    return _contract(x, y, left=left, right=right, kept=out)
 
 
 @functools.lru_cache(maxsize=256)
@@ -452,6 +452,13 @@ def _tensordot_labels(ndim_x: int, ndim_y: int, of_x: Labels, of_y: Labels) -> t
     paired = dict(zip(of_y, of_x, strict=True))
     right = tuple(paired.get(j, ndim_x + j) for j in range(ndim_y))
     return left, right, tuple(k for k in (*left, *right) if (k in left) != (k in right))
+
+
+def outer_blocks(x: Tensor, y: Tensor) -> Tensor:
+    """Products of all elements of two tensors of as many axes; each axis of `x` is followed by that of `y`."""
+    n = x.ndim
+    out = tuple(axis for i in range(n) for axis in (i, n + i))
+    return _contract(x, y, left=tuple(range(n)), right=tuple(range(n, 2 * n)), kept=out)
 
 
 def _paired_axes(x: Tensor, y: Tensor, axes: Any) -> tuple[list[int], list[int]]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.linalg import LinAlgError
 
+from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.tensor import Tensor, wrap
 from numbagrad.ops import diagonals, products, reductions
 from numbagrad.ops.arithmetic import absolute, divide, power, where
@@ -24,7 +25,7 @@ from numbagrad.ops.primitive import primitive
 from numbagrad.ops.products import column, matmul, row, tensordot, vecdot
 from numbagrad.ops.registry import register, stands_for
 from numbagrad.ops.shape import matrix_transpose, reshape, squeeze, transpose
-from numbagrad.ops.solving import det, inv, lstsq, pinv, slogdet, solve
+from numbagrad.ops.solving import det, divide_or_zero, inv, lstsq, pinv, slogdet, solve
 
 # ----- Norms -----
 
@@ -45,20 +46,18 @@ def _power_norm(x, *, p, axes, keepdims):
 def _(g, x, out, p, axes, keepdims):
     if not keepdims:
         kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
-        g, out = reshape(g, kept), reshape(out, kept)
+        g, out = (t if not t.ndim else reshape(t, kept) for t in (g, out))
     # 0 where the norm or the element is 0, as in PyTorch. Ratios to the norm cannot overflow.
+    if p == 2 and not grad_enabled():
+        length = out._data
+        length = np.where(length == 0, np.inf, length) if length.ndim else length or np.inf
+        return wrap(g._data * (x._data / length))
     if p == 2:
-        return g * _over(x, out)
+        return g * divide_or_zero(x, out, tolerance=0)
     size = absolute(x)
-    ratio = _over(size, out)
+    ratio = divide_or_zero(size, out, tolerance=0)
     zero = ratio._data == 0
-    return g * _over(x, size) * where(zero, 0, power(where(zero, 1, ratio), p - 1))
-
-
-def _over(x: Tensor, length: Tensor) -> Tensor:
-    """x / length, and 0 where the length is 0."""
-    zero = length._data == 0
-    return where(zero, 0, divide(x, where(zero, 1, length)))
+    return g * divide_or_zero(x, size, tolerance=0) * where(zero, 0, power(where(zero, 1, ratio), p - 1))
 
 
 @stands_for(np.linalg.norm)

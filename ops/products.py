@@ -10,19 +10,18 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from numbagrad.engine.layout import dense_layout
-from numbagrad.engine.mode import mode
+from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.node import Node, inference, mark_new, next_seq, watches
-from numbagrad.engine.tensor import Tensor, edge_of
+from numbagrad.engine.tensor import Tensor, edge_of, wrap
 from numbagrad.jit import memory
 from numbagrad.ops.arithmetic import multiply
 from numbagrad.ops.conversion import astype, conj
-from numbagrad.ops.diagonals import diagonal
-from numbagrad.ops.einsum import einsum, push_product, tensordot
+from numbagrad.ops.diagonals import _onto_diagonal
+from numbagrad.ops.einsum import einsum, outer_blocks, push_product, tensordot
 from numbagrad.ops.indexing import getitem
 from numbagrad.ops.joining import stack
 from numbagrad.ops.operands import as_tensor
 from numbagrad.ops.primitive import primitive
-from numbagrad.ops.reductions import sum as sum_over
 from numbagrad.ops.registry import stands_for
 from numbagrad.ops.saved import check_saved, versions_of
 from numbagrad.ops.shape import matrix_transpose, reshape, transpose
@@ -31,12 +30,14 @@ _new = object.__new__
 _POOLED_ITEMS = memory.POOLED_FROM_BYTES // 8
 
 
-# ----- Views that rules need -----
+# ----- Views that rules need: unless recorded, they need not know their base -----
 
 
 def adjoint(x: Tensor) -> Tensor:
     """Conjugate transpose of the last two axes."""
-    return matrix_transpose(conj(x))
+    if grad_enabled():
+        return matrix_transpose(conj(x))
+    return wrap(x._data.swapaxes(-1, -2).conj() if x.dtype.kind == "c" else x._data.swapaxes(-1, -2))
 
 
 def _as_rows(x: Tensor) -> Tensor:
@@ -46,12 +47,17 @@ def _as_rows(x: Tensor) -> Tensor:
 
 def column(x: Tensor) -> Tensor:
     """A last axis of length one."""
-    return reshape(x, (*x.shape, 1))
+    return reshape(x, (*x.shape, 1)) if grad_enabled() else wrap(x._data[..., None])
 
 
 def row(x: Tensor) -> Tensor:
     """A last but one axis of length one."""
-    return reshape(x, (*x.shape[:-1], 1, x.shape[-1]))
+    return reshape(x, (*x.shape[:-1], 1, x.shape[-1])) if grad_enabled() else wrap(x._data[..., None, :])
+
+
+def scaled(x: Tensor, factor: Tensor) -> Tensor:
+    """Each matrix of a stack times a number."""
+    return multiply(column(column(factor)), x) if grad_enabled() else wrap(factor._data[..., None, None] * x._data)
 
 
 def vector(x: Tensor) -> Tensor:
@@ -64,9 +70,10 @@ def vector(x: Tensor) -> Tensor:
 
 @primitive(name="matmul")
 def _matmul(x, y):
+    if x.ndim > 1 and y.ndim > 1:
+        x, y = _for_blas(x), _for_blas(y)
     try:
-        if x.ndim > 2 and 0 < y.ndim <= 2 and x.size and x.flags.c_contiguous and x.shape[-1] == y.shape[0]:
-            # One call of BLAS for the whole stack.
+        if x.ndim > 2 and 0 < y.ndim <= 2 and x.size and x.flags.c_contiguous and _worth_one_call(x, y):
             return np.matmul(x.reshape(-1, x.shape[-1]), y).reshape(x.shape[:-1] + y.shape[1:])
         return np.matmul(x, y)
     except ValueError:
@@ -74,6 +81,23 @@ def _matmul(x, y):
             f"matmul: cannot multiply shapes {x.shape} and {y.shape}; the last axis of the first must be as long as "
             "the last but one (or only) axis of the second, the axes before must broadcast, and neither may be 0-d"
         ) from None
+
+
+def _worth_one_call(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether to multiply a whole stack by `y` at once.
+
+    Tiny products would pay for a call each, large ones read `y` again for each. In between, OpenBLAS has a way for
+    small matrices that takes 0.8 of the time.
+    """
+    return x.shape[-1] == y.shape[0] and not (y.ndim == 2 and 2048 <= x.shape[-2] * y.size <= 1_000_000)
+
+
+def _for_blas(x: np.ndarray) -> np.ndarray:
+    """`x`, copied if BLAS cannot read its matrices: NumPy's own loop for those takes ten times as long."""
+    far, near = sorted(x.strides[-2:], reverse=True)
+    length = x.shape[-1] if x.strides[-1] == near else x.shape[-2]
+    fits = near == x.itemsize and far >= near * length
+    return x if fits or x.dtype.kind not in "fc" else np.ascontiguousarray(x)
 
 
 @_matmul.vjp("x")
@@ -117,7 +141,7 @@ class _Plain:
     def vjp(self, node: Node, grad: Tensor) -> Sequence[Tensor | None]:
         """Gradients of the wanted operands."""
         x, y = self._saved(node)
-        if mode.enabled:
+        if grad_enabled():
             return (
                 _matmul(grad, matrix_transpose(y)) if self.wants[0] else None,
                 _matmul(matrix_transpose(x), grad) if self.wants[1] else None,
@@ -138,7 +162,7 @@ class _Plain:
 
     def _saved(self, node: Node) -> tuple[Tensor | None, Tensor | None]:
         saved = node.saved
-        if saved is None or any(t._storage is not None for t in saved):
+        if saved is None or saved[0]._storage is not None or saved[-1]._storage is not None:
             saved = check_saved(node, self.sources)
         if len(saved) == 2:
             return saved
@@ -222,7 +246,7 @@ def matmul(x1: Any, x2: Any) -> Tensor:
             and a.shape[1] == b.shape[0]
         ):
             out = _product(x1._data, x2._data)
-            if (x1._requires_grad or x2._requires_grad) and mode.enabled:
+            if (x1._requires_grad or x2._requires_grad) and grad_enabled():
                 _record_plain(out, x1, x2)
             return out
     return _matmul(as_tensor(x1, "x1"), as_tensor(x2, "x2"))
@@ -313,7 +337,7 @@ def outer(a: Any, b: Any) -> Tensor:
             [6., 8.]])
     """
     x, y = as_tensor(a, "a"), as_tensor(b, "b")
-    return multiply(reshape(x, (x.size, 1)), reshape(y, (1, y.size)))
+    return tensordot(reshape(x, (x.size,)), reshape(y, (y.size,)), 0)
 
 
 @stands_for(np.vecdot)
@@ -391,7 +415,7 @@ def kron(a: Any, b: Any) -> Tensor:
     ndim = max(x.ndim, y.ndim)
     first = (1,) * (ndim - x.ndim) + x.shape
     second = (1,) * (ndim - y.ndim) + y.shape
-    blocks = multiply(reshape(x, [n for k in first for n in (k, 1)]), reshape(y, [n for k in second for n in (1, k)]))
+    blocks = outer_blocks(reshape(x, first), reshape(y, second))
     return reshape(blocks, tuple(n * m for n, m in zip(first, second, strict=True)))
 
 
@@ -470,6 +494,16 @@ def _in_space(x: Tensor) -> Tensor:
     return stack([first, second, np.zeros(first.shape, x.dtype)], axis=-1)
 
 
+@primitive(linear=True, name="trace")
+def _trace(x, *, offset, axis1, axis2):
+    return np.trace(x, offset, axis1, axis2)
+
+
+@_trace.vjp("x")
+def _(g, x_shape, offset, axis1, axis2):
+    return _onto_diagonal(column(g), shape=x_shape, offset=offset, axis1=axis1, axis2=axis2)
+
+
 @stands_for(np.trace)
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
     """Sum along a diagonal.
@@ -495,7 +529,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     tensor(5.)
     """
     x = as_tensor(a, "a")
-    return sum_over(diagonal(x if dtype is None else astype(x, dtype), offset, axis1, axis2), axis=-1)
+    return _trace(x if dtype is None else astype(x, dtype), offset=offset, axis1=axis1, axis2=axis2)
 
 
 METHODS: dict[str, Callable[..., Any]] = {"dot": dot, "trace": trace}

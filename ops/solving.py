@@ -5,41 +5,63 @@ Where a formula divides by a determinant, it is written with cofactors, so singu
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError
 
 from numbagrad.engine.autograd import grad as gradients
-from numbagrad.engine.mode import enable_grad, mode
+from numbagrad.engine.mode import enable_grad, grad_enabled
 from numbagrad.engine.tensor import Tensor, wrap
-from numbagrad.ops.arithmetic import absolute, multiply, negative, square, where
+from numbagrad.ops.arithmetic import absolute, negative, square, where
 from numbagrad.ops.conversion import clone, conj, imag
 from numbagrad.ops.operands import as_tensor
 from numbagrad.ops.primitive import Handed, primitive
-from numbagrad.ops.products import adjoint, column, matmul, trace, vector
+from numbagrad.ops.products import adjoint, column, matmul, scaled, trace, vector
 from numbagrad.ops.reductions import sum as sum_over
 from numbagrad.ops.registry import stands_for
 from numbagrad.ops.shape import matrix_transpose
 
 
-@contextmanager
-def naming(name: str, *arrays: Any) -> Iterator[None]:
-    """Tell the user which function, and which shapes, NumPy's error is about."""
-    try:
-        yield
-    except (LinAlgError, ValueError) as error:
-        said = str(error).removeprefix(f"{name}: ").partition(", with gufunc")[0]
-        shapes = " and ".join(str(np.shape(a)) for a in arrays)
-        raise type(error)(f"{name}: {said}; got shape {shapes}") from None
+class naming:
+    """A context that tells the user which function, and which shapes, NumPy's error is about."""
+
+    __slots__ = ("arrays", "name")
+
+    def __init__(self, name: str, *arrays: Any) -> None:
+        self.name = name
+        self.arrays = arrays
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, where: Any) -> None:
+        if isinstance(error, (LinAlgError, ValueError)):
+            said = str(error).removeprefix(f"{self.name}: ").partition(", with gufunc")[0]
+            shapes = " and ".join(str(np.shape(a)) for a in self.arrays)
+            raise type(error)(f"{self.name}: {said}; got shape {shapes}") from None
 
 
 def hermitian_part(x: Tensor) -> Tensor:
     """Half the sum with the adjoint."""
     return (x + adjoint(x)) * 0.5
+
+
+@primitive(name="divide_or_zero")
+def divide_or_zero(x, y, *, tolerance):
+    """x / y, and 0 where the absolute value of y is not larger than the tolerance."""
+    shape, dtype = np.broadcast_shapes(x.shape, y.shape), np.result_type(x, y)
+    return np.divide(x, y, out=np.zeros(shape, dtype), where=~(np.abs(y) <= tolerance))
+
+
+@divide_or_zero.vjp("x")
+def _(g, y, tolerance):
+    return divide_or_zero(g, conj(y), tolerance=tolerance)
+
+
+@divide_or_zero.vjp("y")
+def _(g, y, out, tolerance):
+    return negative(divide_or_zero(g * conj(out), conj(y), tolerance=tolerance))
 
 
 # ----- Inverse and solution -----
@@ -291,8 +313,8 @@ def _det(x):
 
 
 @_det.vjp("x")
-def _(g, x):
-    return multiply(column(column(g)), conj(_cofactors(x)))
+def _(g, x, out):
+    return scaled(conj(_cofactors(x, det=out._data)), g)
 
 
 @stands_for(np.linalg.det)
@@ -314,31 +336,31 @@ def det(a: Any) -> Tensor:
 
 
 @primitive(name="cofactors")
-def _cofactors(x):
-    """The derivative of the determinant by each element."""
-    return _stacked(x, (), _by_inverse, _by_svd)
+def _cofactors(x, *, det):
+    """The derivative of the determinant, which is known, by each element."""
+    return _stacked(x, det, (), _by_inverse, _by_svd)
 
 
 @_cofactors.vjp("x")
-def _(g, x):
-    return conj(_turn(x, conj(g)))
+def _(g, x, det):
+    return conj(_turn(x, conj(g), det=det))
 
 
 @primitive(name="cofactors_along")
-def _turn(x, m):
-    """The derivative of the cofactors of `x` in the direction `m`. The same with `m` and the result exchanged."""
-    return _stacked(x, (m,), _turn_by_inverse, _turn_by_svd)
+def _turn(x, m, *, det):
+    """The derivative of the cofactors of `x` in the direction `m`: linear in `m`, and symmetric."""
+    return _stacked(x, det, (m,), _turn_by_inverse, _turn_by_svd)
 
 
 @_turn.vjp("m")
-def _(g, x):
-    return conj(_turn(x, conj(g)))
+def _(g, x, det):
+    return conj(_turn(x, conj(g), det=det))
 
 
 @_turn.vjp("x")
 def _(g, x, m):
     # The third derivative of det: the cofactors as a composition of ops, differentiated twice.
-    recorded = mode.enabled
+    recorded = grad_enabled()
     if x.shape[-1] < 3:
         return x * 0
     with enable_grad():
@@ -352,9 +374,9 @@ def _(g, x, m):
 
 def _composed_cofactors(x: Tensor) -> Tensor:
     """The cofactors by ops that can be differentiated at will."""
-    plain, _ = _well_conditioned(x._data)
-    if plain.all():
-        return multiply(column(column(_det(x))), matrix_transpose(_inv(x)))
+    det = _det(x)
+    if _well_conditioned(x._data, det._data)[0].all():
+        return scaled(matrix_transpose(_inv(x)), det)
     # Faddeev and LeVerrier: divides by numbers only, so singular matrices do not matter.
     n = x.shape[-1]
     eye = np.eye(n, dtype=x.dtype)
@@ -365,39 +387,46 @@ def _composed_cofactors(x: Tensor) -> Tensor:
     return matrix_transpose(m) * (-1) ** (n - 1)
 
 
-def _stacked(x, more, by_inverse, by_svd):
+def _stacked(x, det, more, by_inverse, by_svd):
     """Cofactors of each matrix: by its inverse where that is accurate, by its singular values elsewhere."""
-    shape, n = x.shape, x.shape[-1]
-    x, *more = (a.reshape(math.prod(shape[:-2]), n, n) for a in (x, *more))
-    out = np.full(x.shape, np.nan, x.dtype)
     with np.errstate(all="ignore"):
-        plain, inverse = _well_conditioned(x)
-        out[plain] = by_inverse(np.linalg.det(x[plain]), inverse, *(a[plain] for a in more))
+        if x.ndim == 2 and 0 < abs(det) < np.inf:
+            # The usual case, without masks.
+            inverse = np.linalg.inv(x)
+            if _is_accurate(x, inverse):
+                return by_inverse(det, inverse, *more)
+        plain, inverse = _well_conditioned(x, det)
+        out = np.full(x.shape, np.nan, x.dtype)
+        out[plain] = by_inverse(det[plain], inverse, *(a[plain] for a in more))
         rest = ~plain & np.isfinite(x).all((-2, -1))
         if rest.any():
             u, s, vh = np.linalg.svd(x[rest])
             phase = (np.linalg.det(u) * np.linalg.det(vh))[:, None, None]
             out[rest] = phase * (u.conj() @ by_svd(u, s, vh, *(a[rest] for a in more)) @ vh.conj())
-    return out.reshape(shape)
+    return out
 
 
-def _well_conditioned(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _well_conditioned(x: np.ndarray, det: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which of the matrices have an accurate inverse, and these inverses."""
-    with np.errstate(all="ignore"):
-        det = np.linalg.det(x)
-        good = np.asarray(np.isfinite(det) & (det != 0))
-        inverse = np.linalg.inv(x[good])
-        accurate = _norm(x[good]) * _norm(inverse) < np.finfo(x.dtype).eps ** -0.25
+    good = np.asarray(np.isfinite(det) & (det != 0))
+    x = x[good]
+    inverse = np.linalg.inv(x)
+    accurate = _is_accurate(x, inverse)
     good[good] = accurate
     return good, inverse[accurate]
 
 
-def _norm(x: np.ndarray) -> np.ndarray:
-    return np.abs(x).sum(-2).max(-1, initial=0)
+def _is_accurate(x: np.ndarray, inverse: np.ndarray) -> np.ndarray:
+    """Whether rounding has spoiled at most a quarter of the digits."""
+    return _squared_norm(x) * _squared_norm(inverse) < np.finfo(x.dtype).eps ** -0.5
+
+
+def _squared_norm(x: np.ndarray) -> np.ndarray:
+    return np.einsum("...ij,...ij", x, x.conj()).real
 
 
 def _by_inverse(det, inverse):
-    return det[:, None, None] * inverse.swapaxes(-1, -2)
+    return det[..., None, None] * inverse.swapaxes(-1, -2)
 
 
 def _by_svd(u, s, vh):
@@ -409,7 +438,7 @@ def _by_svd(u, s, vh):
 def _turn_by_inverse(det, inverse, m):
     cofactors = _by_inverse(det, inverse)
     turn = (m @ inverse).swapaxes(-1, -2)
-    return np.trace(turn, 0, -2, -1)[:, None, None] * cofactors - turn @ cofactors
+    return np.trace(turn, 0, -2, -1)[..., None, None] * cofactors - turn @ cofactors
 
 
 def _turn_by_svd(u, s, vh, m):
@@ -458,7 +487,7 @@ def _(g, x, out):
     if singular.any():
         # Those whose gradient nobody wants may not disturb the others.
         x = where(singular[..., None, None], np.eye(x.shape[-1], dtype=x.dtype), x)
-    return multiply(column(column(g_log)), adjoint(_inv(x)))
+    return scaled(adjoint(_inv(x)), g_log)
 
 
 @stands_for(np.linalg.slogdet)

@@ -164,6 +164,24 @@ def test_matmul_of_any_shapes(shapes, seed):
     assert_bilinear(ng.matmul, arrays)
 
 
+@pytest.mark.parametrize("layout", ["C", "F", "strided", "reversed"])
+@pytest.mark.parametrize(
+    ("a", "b"), [((3, 4, 2), (2, 3)), ((3, 16, 20), (20, 16)), ((2, 120, 100), (100, 110)), ((3, 16, 20), (3, 20, 16))]
+)
+def test_stacks_of_tiny_middling_and_large_matrices(a, b, layout):
+    arrays = [laid_out(x, layout) for x in draws(a, b)]
+    want = np.einsum("...ij,...jk->...ik", *arrays)
+    np.testing.assert_allclose(plain(ng.matmul(*map(ng.asarray, arrays))), want, 1e-10, 1e-10)
+    assert_bilinear(lambda x, y: ng.matmul(x, y), arrays)
+
+
+def test_a_gradient_that_is_one_number_everywhere():
+    x, w = ng.tensor(draws((2, 3, 4))[0], requires_grad=True), ng.tensor(draws((4, 5))[0], requires_grad=True)
+    (x @ w).sum().backward()
+    np.testing.assert_allclose(plain(x.grad), np.broadcast_to(plain(w).sum(1), (2, 3, 4)))
+    np.testing.assert_allclose(plain(w.grad), np.broadcast_to(plain(x).sum((0, 1))[:, None], (4, 5)))
+
+
 # ----- matmul in networks -----
 
 
