@@ -46,6 +46,7 @@ from numbagrad.jit.backend import use_backend
 from numbagrad.jit.compile import stats
 from numbagrad.jit.team import get_num_threads, set_num_threads
 from numbagrad.ops import *
+from numbagrad.ops.checkpoint import CheckpointError, checkpoint
 
 try:
     __version__ = _version("numbagrad")
@@ -58,9 +59,11 @@ _NUMPYS = [
     *("e", "inf", "nan", "newaxis", "pi"),
 ]
 _OWN = [
+    "CheckpointError",
     "Tensor",
     "Variable",
     "autograd",
+    "checkpoint",
     "current_backend",
     "enable_grad",
     "get_num_threads",

@@ -145,6 +145,12 @@ def pack_saved(node: Node) -> None:
         node.op = getattr(node.op, "careful", node.op)
 
 
+def current_hooks() -> Pair | None:
+    """The innermost pair of hooks of this thread."""
+    stack = _hooks.get()
+    return stack[-1] if stack else None
+
+
 class saved_tensors_hooks:
     """Hooks for what the ops inside save for backward.
 
@@ -212,6 +218,7 @@ def disable_saved_tensors_hooks(error_message: str) -> Any:
 
 __all__ = [
     "Packed",
+    "current_hooks",
     "disable_saved_tensors_hooks",
     "identity",
     "note_origin",

@@ -37,7 +37,7 @@ from numbagrad.engine.anomaly import check_values
 from numbagrad.engine.autograd import grad as gradients
 from numbagrad.engine.mode import enable_grad, grad_enabled, mode
 from numbagrad.engine.node import Edge, Node, watches
-from numbagrad.engine.tensor import Tensor, become_view, edge_of, wrap
+from numbagrad.engine.tensor import Tensor, become_view, edge_of, make_private, wrap
 from numbagrad.ops.operands import as_tensor, unbroadcast
 from numbagrad.ops.registry import register
 from numbagrad.ops.saved import check_saved, saved_output, versions_of
@@ -290,6 +290,7 @@ def transposed_jvp(op: Any, node: Node, tangents: Sequence[Tensor | None]) -> An
         seeds = [wrap(np.zeros(l.shape, l.dtype)) for l in layouts]
         for seed in seeds:
             seed._requires_grad = seed.dtype.kind in "fc"
+            make_private(seed)
         grads = op.vjp(node, seeds if type(node.layout) is tuple else seeds[0])
         pairs = [
             (g, t) for g, t in zip(grads, tangents, strict=True) if g is not None and t is not None and g.requires_grad

@@ -1,5 +1,6 @@
 """PyTorch's `torch.autograd`: gradients over a recorded graph."""
 
+from numbagrad.autograd import forward_ad as forward_ad
 from numbagrad.autograd import function as function
 from numbagrad.autograd import functional as functional
 from numbagrad.autograd import graph as graph
@@ -21,12 +22,15 @@ from numbagrad.engine.autograd import (
 from numbagrad.engine.function import Function
 from numbagrad.engine.inference import inference_mode, is_inference_mode_enabled
 from numbagrad.engine.mode import is_grad_enabled, is_multithreading_enabled, set_multithreading_enabled
+from numbagrad.ops.checkpoint import CheckpointError, checkpoint
 
 __all__ = [
+    "CheckpointError",
     "Function",
     "GradcheckError",
     "Variable",
     "backward",
+    "checkpoint",
     "detect_anomaly",
     "enable_grad",
     "grad",
