@@ -91,7 +91,7 @@ class detect_anomaly:
     --------
     >>> import numbagrad as ng
     >>> x = ng.tensor([-1.0], requires_grad=True)
-    >>> with ng.autograd.detect_anomaly():
+    >>> with ng.autograd.set_detect_anomaly(True):  # doctest: +ELLIPSIS
     ...     ng.sqrt(x)
     Traceback (most recent call last):
         ...

@@ -84,7 +84,7 @@ class inference_mode(_GradMode):
     ...     y = w * 3
     >>> y.requires_grad, y.is_inference()
     (False, True)
-    >>> w * y
+    >>> w * y  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
     RuntimeError: Inference tensors cannot be saved for backward. ...
