@@ -20,6 +20,7 @@ _MODULES = (
     "indexing",
     "sorting",
     "diagonals",
+    "quantiles",
     "products",
     "linalg",
     "transforms",
@@ -33,4 +34,5 @@ for _name in _MODULES:
         globals()[_public] = _value.fast if isinstance(_value, _Elementwise) else _value
         __all__ += [_public]  # noqa: PLE0604
 
+_import_module("numbagrad.ops.fft")
 _import_module("numbagrad.ops.methods")

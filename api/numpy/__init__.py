@@ -10,6 +10,7 @@ from typing import Any
 import numpy as _numpy
 
 import numbagrad.ops as _ops
+from numbagrad.numpy import fft as fft
 from numbagrad.numpy import linalg as linalg
 from numbagrad.ops import faces as _faces
 
