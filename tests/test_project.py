@@ -104,7 +104,7 @@ def test_examples_in_generated_docstrings_run(name):
 def assert_examples_run(cases):
     """Run docstrings' examples, each with the names of its own module."""
     output = io.StringIO()
-    runner = doctest.DocTestRunner()
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for case in cases:
         runner.run(case, out=output.write)
     assert runner.failures == 0, output.getvalue()
