@@ -122,10 +122,10 @@ def _norm_axes(axis: Any, x: Tensor) -> tuple[int, ...]:
         wanted = axis if isinstance(axis, tuple) else (operator.index(axis),)
     except TypeError:
         raise TypeError(f"norm: 'axis' must be None, an integer or a tuple of integers, got {axis!r}") from None
-    if len({a % x.ndim for a in wanted if -x.ndim <= a < x.ndim}) < len(wanted) <= x.ndim:
-        normalize_axis_tuple(wanted, x.ndim, "axis", allow_duplicate=True)
+    axes = normalize_axis_tuple(wanted, x.ndim, "axis", allow_duplicate=True)
+    if len({*axes}) < len(axes):
         raise ValueError(f"norm: Duplicate axes given. axis is {axis}, the shape {x.shape}")
-    return normalize_axis_tuple(wanted, x.ndim, "axis")
+    return axes
 
 
 def _vector_norm(x: Tensor, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Tensor:
