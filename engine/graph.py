@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from numbagrad.engine.edges import GradientEdge, get_gradient_edge
 from numbagrad.engine.node import AccumulateGrad, Edge, Node, RemovableHandle
 from numbagrad.engine.sweep import Sweep, current_sweep, reachable
-from numbagrad.engine.tensor import Tensor, edge_of, wrap
+from numbagrad.engine.tensor import Tensor, edge_of, share, wrap
 from numbagrad.engine.watch import Packed, disable_saved_tensors_hooks, origin_of, saved_tensors_hooks
 
 
@@ -76,6 +76,26 @@ def allow_mutation_on_saved_tensors() -> Iterator[_Copies]:
     with saved_tensors_hooks(lambda tensor: wrap(tensor._data.copy()), lambda kept: kept):
         yield copies
     copies.open = False
+
+
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
+    """Note that memory of a tensor was written by other means, so that the in-place check knows.
+
+    Parameters
+    ----------
+    tensor : Tensor or iterable of Tensor
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> x = ng.tensor([1.0, 2.0])
+    >>> x.numpy()[0] = 5.0
+    >>> ng.autograd.graph.increment_version(x)
+    >>> x._version
+    1
+    """
+    for one in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        share(one).version += 1
 
 
 # ----- hooks on several tensors -----
@@ -395,6 +415,7 @@ __all__ = [
     "disable_saved_tensors_hooks",
     "draw",
     "get_gradient_edge",
+    "increment_version",
     "list_saved",
     "register_multi_grad_hook",
     "save_on_cpu",

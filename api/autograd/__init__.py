@@ -1,8 +1,10 @@
 """PyTorch's `torch.autograd`: gradients over a recorded graph."""
 
+from numbagrad.autograd import anomaly_mode as anomaly_mode
 from numbagrad.autograd import forward_ad as forward_ad
 from numbagrad.autograd import function as function
 from numbagrad.autograd import functional as functional
+from numbagrad.autograd import grad_mode as grad_mode
 from numbagrad.autograd import graph as graph
 from numbagrad.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from numbagrad.engine.anomaly import (

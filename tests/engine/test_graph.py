@@ -261,6 +261,15 @@ def test_in_place_ops_give_hooks_the_old_value(lib, write):
     np.testing.assert_allclose(lib.values(w.grad), want[write])
 
 
+def test_writes_by_other_means_can_be_told(lib):
+    y = lib.leaf([1.0, 2.0]) * 1
+    z = (y * y).sum()
+    lib.autograd.graph.increment_version(y)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.backward()
+    lib.autograd.graph.increment_version([lib.const(1.0), lib.const(2.0)])
+
+
 # ----- hooks on several tensors -----
 
 
