@@ -3,4 +3,6 @@
 import numbagrad.ops.linalg as _linalg
 from numbagrad.ops.linalg import *  # noqa: F403
 
-__all__ = list(_linalg.__all__)
+# Functions that differ from those of the same name at the top, as NumPy's do.
+globals().update(_linalg.ONLY_HERE)
+__all__ = [*_linalg.__all__, *_linalg.ONLY_HERE]

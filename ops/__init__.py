@@ -22,7 +22,6 @@ _MODULES = (
     "diagonals",
     "quantiles",
     "products",
-    "linalg",
     "transforms",
 )
 
@@ -34,5 +33,7 @@ for _name in _MODULES:
         globals()[_public] = _value.fast if isinstance(_value, _Elementwise) else _value
         __all__ += [_public]  # noqa: PLE0604
 
+# Their names are public as numbagrad.linalg and numbagrad.numpy.fft.
+_import_module("numbagrad.ops.linalg")
 _import_module("numbagrad.ops.fft")
 _import_module("numbagrad.ops.methods")
