@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import gc
 import os
 import platform
 import sys
@@ -14,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine, report
+from benchmarks.apart import Apart
 from benchmarks.case import OURS, Bound, Case
 from benchmarks.cases import all_cases
 from benchmarks.fresh import FRESH, Fresh
 from benchmarks.libraries import LIBRARIES, Library
-from benchmarks.measure import Result, measure
+from benchmarks.measure import Here, Result, measure
 from benchmarks.report import Row, Verdict
 
 PURPOSE = "Time numbagrad beside other libraries, interleaved, on one core; print the table and write files."
@@ -37,9 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     core = machine.pin(options.core)
     libraries = ready(options.libraries)
-    # What the imports made need not be looked at again by every collection.
-    gc.freeze()
-    rows = run(selected, libraries, options.seconds)
+    rows = run(selected, libraries, options.seconds, options.together)
     finish(rows, [lib.name for lib in libraries], facts(core), options.output)
     return 1 if any(r.failed for r in rows) else 0
 
@@ -51,6 +49,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="list the cases and stop")
     parser.add_argument("--libraries", nargs="+", choices=list(LIBRARIES), metavar="NAME", help="default: all")
     parser.add_argument("--seconds", type=float, default=0.4, metavar="S", help="for each case; default: 0.4")
+    parser.add_argument("--together", action="store_true", help="all libraries in one process; see docs/benchmarks.md")
     parser.add_argument("--core", type=int, metavar="N", help="the core to run on; default: the last")
     parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR", help="default: benchmarks/results")
     return parser.parse_args(argv)
@@ -67,24 +66,22 @@ def ready(names: Sequence[str] | None) -> list[Library]:
     absent = [lib.name for lib in wanted if not lib.installed]
     if absent:
         print(f"not installed, so left out: {', '.join(absent)}")
-    present = [lib for lib in wanted if lib.installed]
-    # Looking at the namespace imports the library.
-    for library in present:
-        library.namespace
-    return present
+    return [lib for lib in wanted if lib.installed]
 
 
-def run(cases: Sequence[Case | Fresh], libraries: Sequence[Library], seconds: float) -> list[Row]:
+def run(cases: Sequence[Case | Fresh], libraries: Sequence[Library], seconds: float, together: bool) -> list[Row]:
     """Measure each case; a terminal shows which one it is at."""
+    runners = [Here(lib) if together else Apart(lib.name) for lib in libraries]
     start = time.monotonic()
     rows: list[Row] = []
     for number, case in enumerate(cases, 1):
         if sys.stderr.isatty():
             print(f"\r\033[K{number}/{len(cases)} {time.monotonic() - start:.0f} s  {case.id}", end="", file=sys.stderr)
-        rows += case.rows(libraries) if isinstance(case, Fresh) else [row_of(case, measure(case, libraries, seconds))]
-        gc.collect()
+        rows += case.rows(libraries) if isinstance(case, Fresh) else [row_of(case, measure(case, runners, seconds))]
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
+    for runner in runners:
+        runner.close()
     return rows
 
 

@@ -14,10 +14,11 @@ from numbagrad.ops.registry import every_op
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import fresh, report, run
+from benchmarks.apart import Apart, Failed
 from benchmarks.case import Bound, Case, check_same, results
 from benchmarks.cases import all_cases
 from benchmarks.libraries import LIBRARIES, Missing, available
-from benchmarks.measure import Timing, measure
+from benchmarks.measure import Here, Timing, measure
 from benchmarks.report import Row, Verdict
 
 CASES = all_cases()
@@ -88,7 +89,7 @@ def test_failure_of_one_library_leaves_the_others():
         return x + x
 
     case = Case("fails", "test", "value", lambda rng, size: [rng.random(size)], 5, program)
-    result = measure(case, [LIBRARIES["numbagrad"], LIBRARIES["reference"], LIBRARIES["numpy"]], 0.0)
+    result = measure(case, [Here(LIBRARIES[name]) for name in ("numbagrad", "reference", "numpy")], 0.0)
     assert result.failed == {"numpy": "ValueError: on purpose"}
     assert set(result.times) == {"numbagrad", "reference"}
     assert all(t.median > 0 for t in result.times.values())
@@ -108,6 +109,31 @@ def test_fresh_process_tells_what_it_cost():
 def test_fresh_process_that_fails_says_why():
     with pytest.raises(RuntimeError, match="no_such_module"):
         fresh.child("import", "no_such_module")
+
+
+def test_process_of_a_library_computes_the_case_and_ends():
+    apart, case = Apart("numbagrad"), next(c for c in CASES if c.group == "overhead")
+    try:
+        got = apart.start(case)
+        check_same(case, results(case, LIBRARIES["numbagrad"], case.inputs()), got, "the process")
+        assert apart.sample(3) > 0
+        with pytest.raises(Failed, match="TypeError"):
+            apart.sample("three")
+        apart.stop()
+    finally:
+        apart.close()
+
+
+def test_process_that_died_is_started_again():
+    apart, case = Apart("numpy"), next(c for c in CASES if c.mode == "value")
+    apart.start(case)
+    apart._process.kill()
+    with pytest.raises(Failed, match="died"):
+        apart.sample(1)
+    try:
+        assert apart.start(case)
+    finally:
+        apart.close()
 
 
 # ----- Reporting -----
@@ -158,7 +184,6 @@ def test_files_hold_every_row(tmp_path):
 
 def test_command_measures_what_k_selects(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(run.machine, "pin", lambda core: None)
-    monkeypatch.setattr(run.gc, "freeze", lambda: None)
     options = ["--seconds", "0", "--libraries", "numbagrad", "numpy", "--output", str(tmp_path)]
     assert run.main(["-k", "overhead y = * x, value", *options]) == 0
     printed = capsys.readouterr().out
