@@ -12,7 +12,7 @@ import numpy as np
 from numbagrad.engine.node import Node, watches
 from numbagrad.engine.sweep import Sweep
 from numbagrad.engine.tensor import Tensor
-from numbagrad.engine.watch import note_origin, origin_of
+from numbagrad.engine.watch import note_origin, origin_of, user_line
 
 _on: ContextVar[bool] = ContextVar("numbagrad_anomaly", default=False)
 _checking: ContextVar[bool] = ContextVar("numbagrad_anomaly_checks", default=True)
@@ -146,8 +146,11 @@ def _fault(value: Any) -> str | None:
 
 def run_checked(sweep: Sweep) -> None:
     """`Sweep.run`, looking at every gradient."""
+    line = user_line()
     while sweep.heap:
         node, grads_out, grads = sweep.step(_named_errors)
+        if node.saved is None:
+            _note_freed(node, line)
         if not _checking.get():
             continue
         clean = all(_fault(g) is None for g in _list(grads_out) if g is not None)
@@ -157,6 +160,12 @@ def run_checked(sweep: Sweep) -> None:
                 raise RuntimeError(
                     f"Function '{node.name()}' returned {what} values in its {nr}th output.{_where(node)}"
                 )
+
+
+def _note_freed(node: Node, line: str) -> None:
+    origin = origin_of(node)
+    if origin is not None:
+        node.origin = f"{origin}, freed by the backward at {line}"
 
 
 def _list(grads: Any) -> Iterable[Any]:

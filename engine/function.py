@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.anomaly import check_values
 from numbagrad.engine.arithmetic import arithmetic
 from numbagrad.engine.mode import grad_enabled, no_grad
-from numbagrad.engine.node import Edge, Node
+from numbagrad.engine.node import Edge, Node, watches
 from numbagrad.engine.saved import check_saved, saved_output
 from numbagrad.engine.tensor import Tensor, View, edge_of, note_storage, share, wrap
 
@@ -378,6 +379,8 @@ def _make_node(
     # Inputs that were written are saved with the version that they have by now.
     node.versions = _versions(ctx, saved, results)
     ctx.saved_for_forward = tuple(_without_history(t, outs) for t in ctx.saved_for_forward)
+    if watches:
+        check_values(node, tensors, [r for r in results if isinstance(r, Tensor)])
 
 
 def _versions(ctx: FunctionCtx, saved: Sequence[Any], results: Sequence[Any]) -> tuple[int, ...]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.anomaly import check_values
 from numbagrad.engine.layout import FAST_DTYPES, dense_layout
 from numbagrad.engine.mode import grad_enabled
-from numbagrad.engine.node import Node, inference, mark_new
+from numbagrad.engine.node import Node, inference, mark_new, watches
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
 from numbagrad.jit import backend, rows
 from numbagrad.jit.expr import symbol
@@ -248,6 +249,8 @@ def _sum_whole(x: Tensor, entry: Callable[..., Any]) -> Tensor:
     if x._requires_grad and grad_enabled():
         tensor._node = Node(_whole_sum, (edge_of(x),), (), scalar, layout)
         tensor._requires_grad = True
+        if watches:
+            check_values(tensor._node, (x,), (tensor,))
     elif inference:
         mark_new(tensor)
     return tensor

@@ -244,6 +244,10 @@ def writes(y):
     y += 1
 
 
+def frees(y):
+    y.backward()
+
+
 @pytest.mark.usefixtures("anomaly")
 def test_the_in_place_error_names_both_lines():
     x = leaf([1.0, 2.0])
@@ -256,11 +260,25 @@ def test_the_in_place_error_names_both_lines():
 
 
 @pytest.mark.usefixtures("anomaly")
-def test_the_second_backward_names_the_line():
+def test_the_second_backward_names_both_lines():
     y = saves(leaf([1.0])).sum()
-    y.backward()
-    with pytest.raises(RuntimeError, match=rf"second time.*made at {marked('saves')}"):
+    frees(y)
+    match = rf"second time.*made at {marked('saves')}, freed by the backward at {marked('frees')}"
+    with pytest.raises(RuntimeError, match=match):
         y.backward()
+
+
+@pytest.mark.usefixtures("anomaly")
+def test_values_of_functions_sums_and_products_are_checked_too():
+    big = leaf([1e308, 1e308])
+    made = type(
+        "Made",
+        (ng.autograd.Function,),
+        {"forward": staticmethod(lambda ctx, x: x * np.inf), "backward": staticmethod(lambda ctx, g: g)},
+    )
+    for name, f in [("sum", lambda x: x.sum()), ("matmul", lambda x: x[None] @ x[:, None]), ("Made", made.apply)]:
+        with np.errstate(all="ignore"), pytest.raises(RuntimeError, match=f"Function '{name}' returned inf values"):
+            f(big)
 
 
 def test_gradients_are_the_same_with_hooks_inputs_and_higher_orders():
