@@ -214,7 +214,9 @@ def _log_in_base(x: Real, factor: Real, factor_low: Real, unit: Real, unit_low: 
     """log(x) times a factor; n counts in whole units, the first part of which gives an exact product with n."""
     f, n = _split_log(x)
     rest = fma(n, unit_low, fma(f, factor_low, _log_bend(f, 0.0) * factor))
-    return fma(n, unit, fma(f, factor, rest))
+    y = fma(n, unit, fma(f, factor, rest))
+    # Both parts of an infinite n, one of them times zero or of the other sign, would make nan.
+    return y if n - n == 0.0 else n
 
 
 @vector
