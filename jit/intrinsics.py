@@ -48,10 +48,11 @@ def _operation(name: str, doc: str, arity: int, build: Build, returns: Callable[
     return named(name, doc, define)
 
 
-def named(name: str, doc: str, define: Callable[..., Any]) -> Any:
+def named(name: str, doc: str, define: Callable[..., Any], module: str = __name__) -> Any:
+    """An intrinsic that is a global of `module` under that name."""
     # Kernels are known by the module and name of what they use; the hash of the module's file goes with them.
     define.__name__ = define.__qualname__ = name
-    define.__module__, define.__doc__ = __name__, doc
+    define.__module__, define.__doc__ = module, doc
     return intrinsic(define)
 
 

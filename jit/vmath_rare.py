@@ -37,7 +37,7 @@ def _beyond(name: str, doc: str, arity: int, limits: dict[types.Type, float]) ->
         1: lambda typingctx, size, x, y: typed(size, x, y),
         2: lambda typingctx, size, x1, x2, y: typed(size, x1, x2, y),
     }
-    return named(f"beyond_{name}", doc, define[arity])
+    return named(f"beyond_{name}", doc, define[arity], __name__)
 
 
 class _Rare:

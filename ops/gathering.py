@@ -76,7 +76,11 @@ def _broadcast_arrays(items: tuple[Any, ...]) -> tuple[Any, ...]:
     arrays = [i for i in items if isinstance(i, np.ndarray) and i.dtype.kind in "iu"]
     if len({a.shape for a in arrays}) < 2:
         return items
-    wide = iter([np.array(a) for a in np.broadcast_arrays(*arrays)])
+    try:
+        wide = iter([np.array(a) for a in np.broadcast_arrays(*arrays)])
+    except ValueError:
+        # NumPy refuses them with its own words.
+        return items
     return tuple(next(wide) if isinstance(i, np.ndarray) and i.dtype.kind in "iu" else i for i in items)
 
 
