@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.inference import is_inference_mode_enabled
 from numbagrad.engine.layout import Layout, layout_of
 from numbagrad.engine.node import AccumulateGrad, Edge, Hooks, Node, RemovableHandle, Storage, inference, mark_new
 
@@ -234,7 +235,7 @@ class Tensor:
                 "only Tensors of floating point and complex dtype can require gradients: this one has dtype "
                 f"{self._layout.dtype}; convert it first, as in x.astype(float)"
             )
-        if wanted and self.is_inference() and not inference:
+        if wanted and self.is_inference() and not is_inference_mode_enabled():
             raise RuntimeError(
                 "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed. Make a clone() "
                 "to get a normal tensor."

@@ -1,7 +1,9 @@
 """Checkpoints: the same gradients, less memory. Tests that take `lib` run in PyTorch too."""
 
 import gc
+import threading
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -192,3 +194,57 @@ def test_intermediate_values_are_not_kept():
     assert saved(deep(x)) >= 20 * size * 8
     assert saved(ng.checkpoint(deep, x)) == 0
     assert bytes_held(lambda x: ng.checkpoint(deep, x)) < 4 * size * 8
+
+
+def nested_once_back():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    y = ng.checkpoint(lambda x: ng.checkpoint(lambda x: ng.exp(x) * x, x * 2) * x, x).sum()
+    y.backward(retain_graph=True)
+    return y
+
+
+def under_hooks():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    with ng.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        return (ng.exp(x) * x).sum()
+
+
+def under_anomaly_mode():
+    with ng.autograd.set_detect_anomaly(True):
+        y = ng.exp(ng.tensor([1.0, 2.0], requires_grad=True)).sum()
+        y.backward(retain_graph=True)
+        return y
+
+
+@pytest.mark.parametrize("make", [nested_once_back, under_hooks, under_anomaly_mode])
+def test_graphs_die_with_their_last_reference(make):
+    make()
+    gc.collect()
+    gc.disable()
+    try:
+        y = make()
+        refs = [weakref.ref(y), weakref.ref(y.grad_fn)]
+        del y
+        assert [r() for r in refs] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_eight_threads_over_a_shared_leaf():
+    x = ng.tensor(np.ones(50), requires_grad=True)
+    found = {}
+
+    def work(v):
+        for _ in range(10):
+            y = ng.checkpoint(lambda x: ng.sin(ng.exp(x) * x), x * v).sum()
+            (found[v],) = ng.autograd.grad(y, x)
+
+    threads = [threading.Thread(target=work, args=(float(i + 1),)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert sorted(found) == [1, 2, 3, 4, 5, 6, 7, 8]
+    for v, g in found.items():
+        y = ng.sin(ng.exp(x * v) * (x * v)).sum()
+        np.testing.assert_allclose(g, ng.autograd.grad(y, x)[0], rtol=1e-12)
