@@ -40,7 +40,7 @@ def _operation(name: str, doc: str, arity: int, build: Build, returns: Callable[
 
         return returns(common)(*args), codegen
 
-    define = {
+    define: dict[int, Callable[..., Any]] = {
         1: lambda typingctx, x: typed(x),
         2: lambda typingctx, x, y: typed(x, y),
         3: lambda typingctx, x, y, z: typed(x, y, z),

@@ -197,7 +197,7 @@ class RowKernel:
         program = self.program
         flat, item, result = abi.Flat, getattr(types, self.dtype), getattr(types, self.result_dtype)
         reads = abi.Flat if self.loop == "whole" else abi.Strided
-        args = [types.int64] * len(self._ints)
+        args: list[Any] = [types.int64] * len(self._ints)
         args += [reads(item)] * len(program.items) + [flat(item)] * len(program.rows)
         args += [types.float64] * len(program.numbers)
         args += [flat(item)] * len(program.stored) + [flat(result)] * len(program.results)

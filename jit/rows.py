@@ -112,7 +112,7 @@ def evaluate(
             values |= {name: v for (name, _), v in zip(stage.stores, found, strict=False)}
             for f, v in zip(stage.folds, found[len(stage.stores) :], strict=True):
                 kind = folds.KINDS[f.kind]
-                start = {"initial": kind.identity} if f.kind in ("max", "min") else {}
+                start: dict[str, Any] = {"initial": kind.identity} if f.kind in ("max", "min") else {}
                 values[f.name] = kind.ufunc.reduce(v, axis=axes, keepdims=True, **start)
             for name, e in stage.after:
                 values[name] = value(e)
