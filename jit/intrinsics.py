@@ -40,12 +40,12 @@ def _operation(name: str, doc: str, arity: int, build: Build, returns: Callable[
 
         return returns(common)(*args), codegen
 
-    define: dict[int, Callable[..., Any]] = {
+    forms: dict[int, Callable[..., Any]] = {
         1: lambda typingctx, x: typed(x),
         2: lambda typingctx, x, y: typed(x, y),
         3: lambda typingctx, x, y, z: typed(x, y, z),
-    }[arity]
-    return named(name, doc, define)
+    }
+    return named(name, doc, forms[arity])
 
 
 def named(name: str, doc: str, define: Callable[..., Any], module: str = __name__) -> Any:

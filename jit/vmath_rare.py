@@ -122,7 +122,7 @@ def _keep(module: Any, functions: list[Any]) -> None:
     used.initializer = ir.Constant(array, kept)
 
 
-_ANGLE = {types.float32: 12000.0, types.float64: 1.6e6}
+_ANGLE: dict[Any, float] = {types.float32: 12000.0, types.float64: 1.6e6}
 _ANGLE_DOC = "libm's answer for x where |angle| is finite but beyond what the body can reduce, else y."
 
 beyond_sin = _beyond("sin", _ANGLE_DOC, 1, _ANGLE)
