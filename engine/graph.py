@@ -164,30 +164,46 @@ def _place(tensor: Tensor) -> Any:
     return edge.seq if type(edge) is Node else edge.node.seq if type(edge) is Edge else id(edge)
 
 
-def _note(key: object) -> tuple[Sweep, dict[Any, Any], bool]:
-    """The running sweep, what was noted in it under `key`, and whether that is new."""
-    sweep = current_sweep()
+class _Arrivals:
+    """The gradients that have arrived for one multi-tensor hook in one sweep."""
+
+    def __init__(self, sweep: Sweep, places: Sequence[Any], fn: Callable[..., Any]) -> None:
+        reached = _reached(sweep)
+        self.missing = sum(place in reached for place in places)
+        self.grads: list[Tensor | None] = [None] * len(places)
+        self.fn = fn
+
+    def arrive(self, nr: int, grad: Tensor) -> None:
+        """Note a gradient; with the last one call the function."""
+        self.grads[nr] = grad
+        self.missing -= 1
+        if self.missing == 0:
+            self.fn(tuple(self.grads))
+
+    def finish(self) -> None:
+        """The sweep is over: a node that was reached may have got no gradient."""
+        if self.missing > 0:
+            self.fn(tuple(self.grads))
+
+
+def _notes_of(sweep: Sweep | None) -> tuple[Sweep, dict[Any, Any]]:
     assert sweep is not None
     if sweep.notes is None:
         sweep.notes = {}
-    new = key not in sweep.notes
-    return sweep, sweep.notes.setdefault(key, {}), new
+    return sweep, sweep.notes
 
 
 def _arrive_all(key: object, places: Sequence[Any], nr: int, grad: Tensor, fn: Callable[..., Any]) -> None:
-    sweep, note, new = _note(key)
-    if new:
-        reached = _reached(sweep)
-        note["missing"] = sum(place in reached for place in places)
-        note["grads"] = [None] * len(places)
-    note["grads"][nr] = grad
-    note["missing"] -= 1
-    if note["missing"] == 0:
-        fn(tuple(note["grads"]))
+    sweep, notes = _notes_of(current_sweep())
+    if key not in notes:
+        notes[key] = _Arrivals(sweep, places, fn)
+    notes[key].arrive(nr, grad)
 
 
 def _arrive_any(key: object, places: Sequence[Any], nr: int, grad: Tensor, fn: Callable[..., Any]) -> None:
-    if _note(key)[2]:
+    _, notes = _notes_of(current_sweep())
+    if key not in notes:
+        notes[key] = None
         fn(grad)
 
 

@@ -219,6 +219,9 @@ class Sweep:
             if leaf._extra is not None and leaf._extra.tensor:
                 self.hooked = True
                 entry[1] = self._known(_run_hooks, leaf._extra.tensor.values(), entry[1], str(leaf.shape))
+        for note in list((self.notes or {}).values()):
+            if note is not None:
+                note.finish()
 
     def commit(self) -> None:
         """Write the gradients of the leaves, then run the hooks that follow that."""

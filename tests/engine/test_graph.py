@@ -305,6 +305,21 @@ def test_multi_grad_hook_knows_what_grad_asks_for(lib):
     assert seen == [[False, True]]
 
 
+def test_multi_grad_hook_when_a_node_gets_no_gradient(lib):
+    seen = []
+    stop = type(
+        "Stop",
+        (lib.autograd.Function,),
+        {"forward": staticmethod(lambda ctx, x: x * 2), "backward": staticmethod(lambda ctx, g: None)},
+    )
+    a = lib.leaf([2.0])
+    m = a * 3
+    n = stop.apply(m)
+    lib.autograd.graph.register_multi_grad_hook((m, n), lambda grads: seen.append([g is None for g in grads]))
+    n.sum().backward()
+    assert seen == [[True, False]]
+
+
 def test_multi_grad_hook_for_any(lib):
     seen = []
     a, b = lib.leaf([2.0]), lib.leaf([3.0])
