@@ -29,7 +29,8 @@ class Fresh:
 
 
 def child(task: str, library: str, **settings: str) -> dict[str, float]:
-    """Figures of one fresh process."""
+    """Figures of one fresh process, which finds its modules compiled to bytecode, as a second run does."""
+    settings = {"PYTHONDONTWRITEBYTECODE": "", **settings}
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.child", task, library],
         cwd=ROOT, env=environ | settings, capture_output=True, text=True,
