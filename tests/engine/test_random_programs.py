@@ -83,7 +83,7 @@ class Program:
 
     def hooked(self, a, b):
         z = self.lib.sin(a)
-        z.register_hook(lambda g: self.seen.append(np.round(self.lib.values(g), 9).tolist()) or g * 0.5)
+        z.register_hook(lambda g: self.seen.append([f"{v:.6g}" for v in self.lib.values(g)]) or g * 0.5)
         return [z * b]
 
     def run(self):
