@@ -41,7 +41,9 @@ def _extreme(name: str) -> Callable[..., Any]:
 
 
 _ANY_ORDER = ("reassoc", "contract")
-add_any_order = _step("add_any_order", "x + y, in any order over a loop.", lambda b, x, y: b.fadd(x, y, flags=_ANY_ORDER))
+add_any_order = _step(
+    "add_any_order", "x + y, in any order over a loop.", lambda b, x, y: b.fadd(x, y, flags=_ANY_ORDER)
+)
 multiply_any_order = _step(
     "multiply_any_order", "x * y, in any order over a loop.", lambda b, x, y: b.fmul(x, y, flags=_ANY_ORDER)
 )

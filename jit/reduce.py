@@ -228,8 +228,8 @@ _NAMESPACE = {
 
 
 class _Writer:
-    """Writes a kernel. Variables: ``x_`` is an array, ``x_row`` a place in it, ``v_x`` an item, ``w_x`` a number of the row,
-    ``r_x`` that number in the items' dtype, ``a_x`` a fold under way."""
+    """Writes a kernel. Variables: ``x_`` is an array, ``x_row`` a place in it, ``v_x`` an item, ``w_x`` a number of the
+    row, ``r_x`` that number in the items' dtype, ``a_x`` a fold under way."""
 
     def __init__(self, kernel: RowKernel) -> None:
         self.kernel = kernel

@@ -41,6 +41,15 @@ def cumulative(kind: str, x: np.ndarray, axis: int, reverse: bool, exclusive: bo
     return _run(f"{kind}_before" if exclusive else kind, [rows.contiguous(x)], axis, reverse)
 
 
+def others(x: np.ndarray, axis: int) -> np.ndarray:
+    """For each item the product of all others along `axis`: of those before it times those behind."""
+    if not _compiled(x):
+        before = _accumulate("prod", x, axis, False, True)
+        with np.errstate(all="ignore"):
+            return before * _accumulate("prod", x, axis, True, True)
+    return _run("prod_others", [rows.contiguous(x)], axis, False)
+
+
 def recurrence(a: np.ndarray, b: np.ndarray, axis: int, reverse: bool, lag: bool) -> np.ndarray:
     """``r[i] = b[i] + a[i] * r[i - 1]`` along `axis`, with ``a[i - 1]`` if `lag`; the first is ``b[0]``.
 
@@ -101,20 +110,16 @@ def _recur(a: np.ndarray, b: np.ndarray, axis: int, reverse: bool, lag: bool) ->
 
 def _run(kind: str, arrays: Sequence[np.ndarray], axis: int, reverse: bool) -> np.ndarray:
     x = arrays[0]
-    n, size = x.shape[axis], x.itemsize
+    n = x.shape[axis]
     inner = int(np.prod(x.shape[axis + 1 :], dtype=np.intp))
-    outer = x.size // (n * inner)
     out = memory.empty(x.shape, x.dtype)
-    line = inner * size
-    begin, step = ((n - 1) * line, -line) if reverse else (0, line)
-    loop = "rows" if inner == 1 else "columns"
-    entry = _kernel(kind, loop, x.dtype.name)
     blocks = -(-inner // COLUMNS)
-    units, extent = outer * blocks, n * min(inner, COLUMNS)
+    units, extent = x.size // (n * inner) * blocks, n * min(inner, COLUMNS)
+    entry = _kernel(kind, "rows" if inner == 1 else "columns", x.dtype.name, reverse)
 
     def call(first: int, last: int) -> None:
-        extra = [] if loop == "rows" else [inner, np.empty(COLUMNS)]
-        entry(first, last, n, begin, step, *extra, *arrays, out)
+        extra = [] if inner == 1 else [inner, np.empty(COLUMNS)]
+        entry(first, last, n, *extra, *arrays, out)
 
     per_batch = max(1, _BATCH // extent)
     if units <= per_batch or team.get_num_threads() == 1:
@@ -125,14 +130,14 @@ def _run(kind: str, arrays: Sequence[np.ndarray], axis: int, reverse: bool) -> n
 
 
 @functools.cache
-def _kernel(kind: str, loop: str, dtype: str) -> Any:
+def _kernel(kind: str, loop: str, dtype: str, reverse: bool) -> Any:
     from numba.core import types
 
     item = getattr(types, dtype)
     arrays = [abi.Flat(item)] * (2 if kind.startswith("recurrence") else 1) + [abi.Flat(item, writable=True)]
     extra = [] if loop == "rows" else [types.int64, abi.Flat(types.float64)]
-    signature = types.void(*[types.int64] * 5, *extra, *arrays)
-    source = (_rows_source if loop == "rows" else _columns_source)(kind, dtype)
+    signature = types.void(*[types.int64] * 3, *extra, *arrays)
+    source = (_rows_source if loop == "rows" else _columns_source)(kind, dtype, reverse)
     return compile.compile_source(source, f"scan_{kind}", signature, namespace=_NAMESPACE, noalias=True).entry
 
 
@@ -156,67 +161,111 @@ def _parts(kind: str) -> tuple[str, float, bool]:
     return ("+", 0.0, bool(before)) if name == "sum" else ("*", 1.0, bool(before))
 
 
-def _rows_source(kind: str, dtype: str) -> str:
-    recurs = kind.startswith("recurrence")
-    params = "a, b, out" if recurs else "x, out"
+def _begin(reverse: bool, line: str | int) -> tuple[str, str]:
+    """Where a walk begins, and its step."""
+    return (f"(n - 1) * {line}", f"-{line}") if reverse else ("0", f"{line}")
+
+
+def _rows_source(kind: str, dtype: str, reverse: bool) -> str:
+    params = "a, b, out" if kind.startswith("recurrence") else "x, out"
     size = np.dtype(dtype).itemsize
+    begin, step = _begin(reverse, size)
+    body = [f"at = row * n * {size} + {begin}", *_row_body(kind, dtype, int(step))]
+    if kind == "prod_others":
+        body += [f"at = row * n * {size} + (n - 1) * {size}", *_row_cumulative(kind, dtype, -size, "load(out, {0}) * ")]
     head = [
-        f"def scan_{kind}(first, last, n, begin, step, {params}):",
+        f"def scan_{kind}(first, last, n, {params}):",
         "    gil = release_gil(uintp((last - first) * n))",
         "    for row in range(first, last):",
-        f"        at = row * n * {size} + begin",
     ]
-    body = _row_recurrence(kind, dtype) if recurs else _row_cumulative(kind, dtype)
     return "\n".join([*head, *("        " + line for line in body), "    acquire_gil(gil)", ""])
 
 
-def _row_cumulative(kind: str, dtype: str) -> list[str]:
+def _row_body(kind: str, dtype: str, step: int) -> list[str]:
+    if kind.startswith("recurrence"):
+        return _row_recurrence(kind, dtype, step)
+    return _row_cumulative(kind, dtype, step)
+
+
+def _row_cumulative(kind: str, dtype: str, step: int, factor: str = "") -> list[str]:
+    """`factor` is text put before what is stored at {0}."""
     operator, nothing, before = _parts(kind)
     together = 4 if operator == "+" or dtype == "float32" else 1
-    block = [f"x{k} = float64(load(x, at + {k} * step))" for k in range(together)]
+
+    def put(k: int, value: str) -> str:
+        place = f"at + {k * step}"
+        return f"store(out, {place}, {dtype}({factor.format(place)}{value}))"
+
+    block = [f"x{k} = float64(load(x, at + {k * step}))" for k in range(together)]
     block += ["p0 = x0"] + [f"p{k} = p{k - 1} {operator} x{k}" for k in range(1, together)]
-    if before:
-        block += [f"store(out, at, {dtype}(carry))"]
-        block += [f"store(out, at + {k + 1} * step, {dtype}(carry {operator} p{k}))" for k in range(together - 1)]
-    else:
-        block += [f"store(out, at + {k} * step, {dtype}(carry {operator} p{k}))" for k in range(together)]
-    block += [f"carry = carry {operator} p{together - 1}", f"at = at + {together} * step"]
-    single = ["p0 = float64(load(x, at))", f"then = carry {operator} p0"]
-    single += [f"store(out, at, {dtype}({'carry' if before else 'then'}))", "carry = then", "at = at + step"]
+    results = [f"(carry {operator} p{k})" for k in range(together)]
+    results = ["carry", *results[:-1]] if before else results
+    block += [put(k, value) for k, value in enumerate(results)]
+    block += [f"carry = carry {operator} p{together - 1}", f"at = at + {together * step}"]
+    single = [f"then = carry {operator} float64(load(x, at))", put(0, "carry" if before else "then")]
+    single += ["carry = then", f"at = at + {step}"]
     lines = [f"carry = {nothing}", f"for block in range(n // {together}):", *("    " + b for b in block)]
     return lines if together == 1 else [*lines, f"for rest in range(n % {together}):", *("    " + b for b in single)]
 
 
-def _row_recurrence(kind: str, dtype: str) -> list[str]:
-    factor = "at - step" if kind.endswith("lag") else "at"
-    return [
-        "carry = float64(load(b, at))",
+def _row_recurrence(kind: str, dtype: str, step: int) -> list[str]:
+    """Four steps of float32 at once are one step whose factor and term are known before the carry is."""
+    lag = step if kind.endswith("lag") else 0
+    single = [
+        f"carry = float64(load(b, at)) + float64(load(a, at - {lag})) * carry",
         f"store(out, at, {dtype}(carry))",
-        "for i in range(1, n):",
-        "    at = at + step",
-        f"    carry = float64(load(b, at)) + float64(load(a, {factor})) * carry",
-        f"    store(out, at, {dtype}(carry))",
+        f"at = at + {step}",
+    ]
+    lines = ["carry = float64(load(b, at))", f"store(out, at, {dtype}(carry))", f"at = at + {step}"]
+    if dtype == "float64":
+        return [*lines, "for i in range(1, n):", *("    " + line for line in single)]
+    block = [f"f0, t0 = float64(load(a, at - {lag})), float64(load(b, at))"]
+    for k in range(1, 4):
+        block.append(f"a{k} = float64(load(a, at + {k * step - lag}))")
+        block.append(f"f{k}, t{k} = a{k} * f{k - 1}, a{k} * t{k - 1} + float64(load(b, at + {k * step}))")
+    together = [f"store(out, at + {k * step}, {dtype}(t{k} + f{k} * carry))" for k in range(4)]
+    together += ["carry = t3 + f3 * carry", f"at = at + {4 * step}"]
+    return [
+        *lines,
+        "for block in range((n - 1) // 4):",
+        *("    " + line for line in block),
+        # Infinite factors must meet what they multiply in order: 0 times inf is nan.
+        "    if abs(f3) < 1e300 and abs(t3) < 1e300:",
+        *("        " + line for line in together),
+        "    else:",
+        "        for i in range(4):",
+        *("            " + line for line in single),
+        "for rest in range((n - 1) % 4):",
+        *("    " + line for line in single),
     ]
 
 
-def _columns_source(kind: str, dtype: str) -> str:
-    recurs = kind.startswith("recurrence")
-    params = "a, b, out" if recurs else "x, out"
+def _columns_source(kind: str, dtype: str, reverse: bool) -> str:
+    params = "a, b, out" if kind.startswith("recurrence") else "x, out"
     size = np.dtype(dtype).itemsize
-    body = _column_recurrence(kind, dtype) if recurs else _column_cumulative(kind, dtype)
+    begin, step = _begin(reverse, "line")
+    place = f"at = (unit // blocks * n * inner + column) * {size}"
+    body = [f"{place} + {begin}", *_column_body(kind, dtype, step)]
+    if kind == "prod_others":
+        body += [f"{place} + (n - 1) * line", *_column_cumulative(kind, dtype, "-line", "to[c] * ")]
     head = [
-        f"def scan_{kind}(first, last, n, begin, step, inner, carry, {params}):",
-        f"    blocks = (inner + {COLUMNS - 1}) // {COLUMNS}",
+        f"def scan_{kind}(first, last, n, inner, carry, {params}):",
+        f"    blocks, line = (inner + {COLUMNS - 1}) // {COLUMNS}, inner * {size}",
         f"    gil = release_gil(uintp((last - first) * n * min(inner, {COLUMNS})))",
         "    for unit in range(first, last):",
         f"        column = unit % blocks * {COLUMNS}",
         f"        width = uintp(min({COLUMNS}, inner - column))",
-        f"        at = (unit // blocks * n * inner + column) * {size} + begin",
     ]
     return "\n".join([*head, *("        " + line for line in body), "    acquire_gil(gil)", ""])
 
 
-def _column_cumulative(kind: str, dtype: str) -> list[str]:
+def _column_body(kind: str, dtype: str, step: str) -> list[str]:
+    if kind.startswith("recurrence"):
+        return _column_recurrence(kind, dtype, step)
+    return _column_cumulative(kind, dtype, step)
+
+
+def _column_cumulative(kind: str, dtype: str, step: str, factor: str = "") -> list[str]:
     operator, nothing, before = _parts(kind)
     return [
         "for c in range(width):",
@@ -225,21 +274,21 @@ def _column_cumulative(kind: str, dtype: str) -> list[str]:
         "    xs, to = x.at(at), out.at(at)",
         "    for c in range(width):",
         f"        then = carry[c] {operator} float64(xs[c])",
-        f"        to[c] = {dtype}({'carry[c]' if before else 'then'})",
+        f"        to[c] = {dtype}({factor}{'carry[c]' if before else 'then'})",
         "        carry[c] = then",
-        "    at = at + step",
+        f"    at = at + {step}",
     ]
 
 
-def _column_recurrence(kind: str, dtype: str) -> list[str]:
-    factor = "at - step" if kind.endswith("lag") else "at"
+def _column_recurrence(kind: str, dtype: str, step: str) -> list[str]:
+    factor = f"at - ({step})" if kind.endswith("lag") else "at"
     return [
         "bs, to = b.at(at), out.at(at)",
         "for c in range(width):",
         "    carry[c] = float64(bs[c])",
         "    to[c] = bs[c]",
         "for i in range(1, n):",
-        "    at = at + step",
+        f"    at = at + {step}",
         f"    factors, bs, to = a.at({factor}), b.at(at), out.at(at)",
         "    for c in range(width):",
         "        then = float64(bs[c]) + float64(factors[c]) * carry[c]",
@@ -248,4 +297,4 @@ def _column_recurrence(kind: str, dtype: str) -> list[str]:
     ]
 
 
-__all__ = ["cumulative", "recurrence"]
+__all__ = ["cumulative", "others", "recurrence"]

@@ -1,7 +1,7 @@
 """Cumulative sums and products, differences, and the recurrences that gradients of products are.
 
-Nothing divides by an input: the gradient of a cumulative product is right with any number of zeros, takes time linear in
-the length, and is made of ops of its own kind, so that it can be differentiated to any order.
+Nothing divides by an input: the gradient of a product is right with any number of zeros, takes time in proportion to
+its length, and is made of ops of its own kind, so that it can be differentiated to any order.
 """
 
 from __future__ import annotations
@@ -62,6 +62,23 @@ def products_before(x, *, axis, reverse):
 
 @products_before.vjp("x")
 def _(g, x, axis, reverse):
+    return _pull_before(x, g, axis, reverse)
+
+
+@primitive(name="products_of_others")
+def others(x, *, axis):
+    """The product of all other items: of those before each times those behind it."""
+    return _in_single(lambda x: scan.others(x, axis), x)
+
+
+@others.vjp("x")
+def _(g, x, axis):
+    before, behind = (products_before(x, axis=axis, reverse=reverse) for reverse in (False, True))
+    return _pull_before(x, g * conj(behind), axis, False) + _pull_before(x, g * conj(before), axis, True)
+
+
+def _pull_before(x: Tensor, g: Tensor, axis: int, reverse: bool) -> Tensor:
+    """The gradient of `products_before`."""
     return _pull_products(x, shift(g, axis=axis, reverse=not reverse), axis, reverse)
 
 
@@ -118,7 +135,7 @@ def _walk(a: Any, axis: Any, dtype: Any, out: Any, op: str) -> tuple[Tensor, int
     if dtype is None and x.dtype.kind in "biu":
         dtype = np.add.reduce(np.empty(0, x.dtype)).dtype
     x = x if dtype is None else astype(x, dtype)
-    if axis is None or x.ndim == 0 and axis in (0, -1):
+    if axis is None or (x.ndim == 0 and axis in (0, -1)):
         return ravel(x), 0
     return x, np.lib.array_utils.normalize_axis_index(axis, x.ndim)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from numbagrad.engine.anomaly import check_values
 from numbagrad.engine.layout import FAST_DTYPES, dense_layout
@@ -33,15 +34,18 @@ HALF, SINGLE = np.dtype(np.float16), np.dtype(np.float32)
 
 
 def axes_of(axis: Any, ndim: int) -> Axes:
-    """The axes that `axis` means, as a sorted tuple of numbers from 0 on; NumPy's errors for those that are not there."""
+    """The axes that `axis` means, as a sorted tuple of numbers from 0 on; NumPy's errors for others."""
     if axis is None:
         return tuple(range(ndim))
     if ndim == 0 and axis in (0, -1):
         # NumPy reduces a number over the axis that it does not have.
         return ()
-    if isinstance(axis, tuple):
-        return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim)))
-    return (np.lib.array_utils.normalize_axis_index(axis, ndim),)
+    if not isinstance(axis, tuple):
+        return (normalize_axis_index(axis, ndim),)
+    axes = tuple(sorted(normalize_axis_index(a, ndim) for a in axis))
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"duplicate value in 'axis': {axis} for {ndim} axes")
+    return axes
 
 
 def refuse_out(out: Any, op: str) -> None:
@@ -65,7 +69,10 @@ def masked(x: Tensor, where: Any, fill: Any, op: str) -> Tensor:
     """`x`, with `fill` where the mask `where` is not set."""
     if where is Unset or where is True:
         return x
-    return OPS["where"](wrap(mask_of(where, x.shape, op)), x, np.asarray(fill, x.dtype))
+    mask, fill = mask_of(where, x.shape, op), np.asarray(fill, x.dtype)
+    if x.dtype.kind not in "fc":
+        return wrap(np.where(mask, x._data, fill))
+    return OPS["where"](wrap(mask), x, fill)
 
 
 def count_of(shape: tuple[int, ...], axes: Axes) -> int:

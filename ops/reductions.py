@@ -15,7 +15,7 @@ from numbagrad.jit.expr import s, symbol
 from numbagrad.jit.reduce import POSITION, Fold, RowProgram, Stage
 from numbagrad.ops.conversion import astype, conj
 from numbagrad.ops.cumulative import METHODS as CUMULATIVE
-from numbagrad.ops.cumulative import cumprod, cumsum, diff, products_before, trapezoid
+from numbagrad.ops.cumulative import cumprod, cumsum, diff, others, trapezoid
 from numbagrad.ops.folding import (
     Axes,
     Unset,
@@ -40,7 +40,7 @@ from numbagrad.ops.shape import reshape, transpose
 from numbagrad.ops.softmax import METHODS as SOFTMAX
 from numbagrad.ops.softmax import log_softmax, logsumexp, softmax
 from numbagrad.ops.statistics import METHODS as STATISTICS
-from numbagrad.ops.statistics import average, nanmean, nanstd, nanvar, std, var, vector_norm
+from numbagrad.ops.statistics import average, nanmean, nanstd, nanvar, std, var
 
 # ----- Product -----
 
@@ -58,21 +58,17 @@ def _(g, x, x_shape, axes, keepdims):
 
 
 def _product_of_others(x: Tensor, axes: Axes) -> Tensor:
-    """For each item the product of all others of its row: of those before times those behind. No division."""
+    """For each item the product of all others of its row."""
     if len(axes) == 1:
-        return _others_along(x, axes[0])
+        return others(x, axis=axes[0])
     if axes == tuple(range(x.ndim)):
-        return reshape(_others_along(reshape(x, (-1,)), 0), x.shape)
+        return reshape(others(reshape(x, (-1,)), axis=0), x.shape)
     kept = [i for i in range(x.ndim) if i not in axes]
     order = (*kept, *axes)
     turned = transpose(x, order)
     row = count_of(x.shape, axes)
     flat = reshape(turned, (*(x.shape[i] for i in kept), row))
-    return transpose(reshape(_others_along(flat, len(kept)), turned.shape), tuple(np.argsort(order)))
-
-
-def _others_along(x: Tensor, axis: int) -> Tensor:
-    return products_before(x, axis=axis, reverse=False) * products_before(x, axis=axis, reverse=True)
+    return transpose(reshape(others(flat, axis=len(kept)), turned.shape), tuple(np.argsort(order)))
 
 
 @stands_for(np.prod)
@@ -524,7 +520,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor
 def _numbers(a: Any) -> tuple[Tensor, np.ndarray]:
     """The operand, and where it is not nan."""
     x = as_tensor(a, "a")
-    return x, ~np.isnan(x._data)
+    return x, ~np.isnan(x._data) if x.dtype.kind in "fc" else np.broadcast_to(True, x.shape)
 
 
 @stands_for(np.nansum)
@@ -669,5 +665,4 @@ __all__ = [
     "sum",
     "trapezoid",
     "var",
-    "vector_norm",
 ]

@@ -284,16 +284,16 @@ def _length_program(name: str, item: Any, result: Any, first: tuple[Stage, ...] 
 
 
 _ROOT = s.sqrt(symbol("squares"))
-LENGTH = _length_program("vector_norm", _x, _ROOT)
+LENGTH = _length_program("euclidean_norm", _x, _ROOT)
 _SCALED = Stage(
     (Fold("largest", "max", s.absolute(_x)),), after=(("unit", s.where(symbol("largest") > 0, symbol("largest"), 1)),)
 )
 LENGTH_SCALED = _length_program(
-    "vector_norm_scaled", _x / symbol("unit"), _ROOT * symbol("unit"), (_SCALED,)
+    "euclidean_norm_scaled", _x / symbol("unit"), _ROOT * symbol("unit"), (_SCALED,)
 )
 
 
-@primitive(name="vector_norm")
+@primitive(name="euclidean_norm")
 def _length(x, *, axes, keepdims):
     """Root of the sum of squares, of numbers however large or small."""
     if x.dtype.kind == "c":
@@ -319,28 +319,8 @@ def _(g, x, out, axes):
     return x * with_axes(_over_or_zero(g, out), x.shape, axes)
 
 
-def vector_norm(a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Euclidean length: the root of the sum of squares. Its gradient is 0 at zero.
-
-    Parameters
-    ----------
-    a : array_like
-    axis : int or tuple of int, optional
-        The axes to sum over; None for all.
-    keepdims : bool, optional
-        Keep the axes, with length 1.
-
-    Returns
-    -------
-    Tensor
-        Real, and finite where the length is.
-
-    Examples
-    --------
-    >>> import numbagrad as ng
-    >>> ng.vector_norm([3e200, 4e200])
-    tensor(5.e+200)
-    """
+def euclidean_norm(a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Euclidean length over axes, however large or small the numbers. Its gradient is 0 at zero."""
     x = inexact(as_tensor(a, "a"))
     return _length(x, axes=axes_of(axis, x.ndim), keepdims=bool(keepdims))
 
@@ -504,4 +484,4 @@ def nanstd(
 
 
 METHODS: dict[str, Callable[..., Any]] = {"var": var, "std": std}
-__all__ = ["average", "nanmean", "nanstd", "nanvar", "std", "var", "vector_norm"]
+__all__ = ["average", "nanmean", "nanstd", "nanvar", "std", "var"]
