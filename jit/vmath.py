@@ -20,11 +20,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from numbagrad.jit import intrinsics, vmath_basic, vmath_rare, vmath_trig
-from numbagrad.jit.vmath_words import BODIES, Both
+from numbagrad.jit import intrinsics, vmath_basic, vmath_rare, vmath_special, vmath_trig
+from numbagrad.jit.vmath_words import BODIES, IN_DOUBLE, Both, Wanted
 
 # Importing these fills BODIES.
-_MODULES = (vmath_basic, vmath_trig)
+_MODULES = (vmath_basic, vmath_trig, vmath_special)
 
 SUPPORTED: frozenset[str] = frozenset(BODIES)
 """Names that `emit` knows."""
@@ -84,9 +84,15 @@ def emit(name: str, dtype: str, args: Sequence[str], result: str) -> list[str]:
 def _template(name: str, dtype: str) -> tuple[str, ...]:
     """The lines with {0}, {1}, … for the arguments and {r} for the result."""
     body = BODIES[name]
-    writer = _Writer(dtype)
-    value = writer.inline(body, [f"{{{i}}}" for i in range(len(_definition(body).args.args))], "{r}_")
-    writer.assign("{r}", value)
+    args = [f"{{{i}}}" for i in range(len(_definition(body).args.args))]
+    if dtype == "float64" or name not in IN_DOUBLE:
+        writer = _Writer(dtype, dtype)
+        writer.assign("{r}", writer.inline(body, args, "{r}_"))
+    else:
+        writer = _Writer("float64", dtype)
+        wide = [writer.assign(f"{{r}}_wide{i}", f"float64({arg})") for i, arg in enumerate(args)]
+        value = writer.assign("{r}_wide", writer.inline(body, wide, "{r}_"))
+        writer.assign("{r}", f"float32({value})")
     return tuple(writer.lines)
 
 
@@ -106,6 +112,8 @@ _ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Mult: ("*", operator.mul),
     ast.Div: ("/", operator.truediv),
     ast.Pow: ("**", operator.pow),
+    ast.FloorDiv: ("//", operator.floordiv),
+    ast.LShift: ("<<", operator.lshift),
 }
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Lt: ("<", operator.lt),
@@ -118,10 +126,11 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
 
 
 class _Writer:
-    """Writes bodies out for one dtype."""
+    """Writes bodies out in one dtype, for a result that is wanted in one."""
 
-    def __init__(self, dtype: str) -> None:
+    def __init__(self, dtype: str, wanted: str) -> None:
         self.dtype = dtype
+        self.wanted = wanted
         self.lines: list[str] = []
         self.inlined = 0
         self.taken: dict[str, int] = {}
@@ -209,7 +218,8 @@ class _Scope:
                 x = self.value(operand)
                 return f"(-{x})" if isinstance(x, str) else -x
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return f"(not {self.value(operand)})"
+                x = self.value(operand)
+                return f"(not {x})" if isinstance(x, str) else not x
             case ast.BinOp(left=left, op=op, right=right):
                 return self.arithmetic(op, self.value(left), self.value(right))
             case ast.Compare(left=left, ops=[op], comparators=[right]):
@@ -219,13 +229,19 @@ class _Scope:
                 return f"{name}({self.value(left)}, {self.value(right)})"
             case ast.IfExp(test=test, body=yes, orelse=no):
                 return self.choice(test, yes, no)
+            case ast.Subscript(value=whole, slice=ast.Constant(value=index)):
+                return self.value(whole)[index]
+            case ast.Subscript(value=whole, slice=ast.Slice(lower=ast.Constant(value=start), upper=None, step=None)):
+                return self.value(whole)[start:]
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self.call(self.globals[name], name, [self.value(arg) for arg in args])
         raise self.unreadable(node)
 
     def constant(self, name: str) -> Value:
         value = self.globals[name]
-        return getattr(value, self.writer.dtype) if isinstance(value, Both) else value
+        if isinstance(value, Both):
+            return getattr(value, self.writer.dtype)
+        return getattr(value, self.writer.wanted) if isinstance(value, Wanted) else value
 
     def static(self, test: ast.expr) -> bool:
         value = self.value(test)

@@ -6,8 +6,9 @@ infinities are put in by choice or arise by overflow, and the sign of zero is ca
 
 from __future__ import annotations
 
-from numbagrad.jit.intrinsics import bits, down, fabs, fcopysign, fma, from_bits, fsqrt, iadd, iand, ior, isub, lost, nearest, poly, shl, shr, to_float, toward_zero, up
-from numbagrad.jit.vmath_tables import ARCTANH, COSH, ERF, EXP, EXP2, LOG, LOG10, LOG2, LOG_ERFC, LOG_ERFC_LONG, LOG_QUOTIENT, SINH, TANH
+from numbagrad.jit.intrinsics import bits, both, down, fabs, fcopysign, fma, from_bits, fsqrt, iadd, iand, ior, isub, lost, nearest, poly, shl, shr, to_float, toward_zero, up
+from numbagrad.jit.vmath_rare import beyond_fmod
+from numbagrad.jit.vmath_tables import ARCTANH, COSH, ERF, EXP, EXP2, LOG, LOG10, LOG2, LOG_ERFC, LOG_ERFC_LONG, LOG_NARROW, LOG_QUOTIENT, SINH, TANH
 from numbagrad.jit.vmath_words import INF, IS_FLOAT32, MANTISSA, NAN, ONE_BITS, SMALLEST_NORMAL, WHOLE, Bits, Both, Real, vector
 
 # ----- Machine operations -----
@@ -96,14 +97,16 @@ def _exp_normal(x: Real) -> Real:
     return y * from_bits(iadd(shl(bits(shifted), MANTISSA), ONE_BITS))
 
 
-def _exp_pair(x: Real) -> tuple[Real, Real]:
-    """exp of x <= 0, and what rounding took from it."""
+def _exp_pair(x: Real, low: Real) -> tuple[Real, Real]:
+    """exp(x + low) of x <= 0, and what rounding took from it."""
+    low = 0.0 if x < EXP_LOWEST else low
     x = EXP_LOWEST if x < EXP_LOWEST else x
     shifted, r = _split_exponent(x)
     n = shifted - WHOLE
-    lost = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x) - r)
+    lost = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x) - r) + low
     one_r = 1.0 + r
-    rest = fma(r * r, poly(r, EXP), lost) + (r - (one_r - 1.0))
+    bend = r * r * poly(r, EXP)
+    rest = fma(lost, one_r + bend, bend) + (r - (one_r - 1.0))
     y = one_r + rest
     return _times_two_to(y, shifted), _times_two_to((one_r - y) + rest, shifted)
 
@@ -223,7 +226,7 @@ def _log_in_base(x: Real, factor: Real, factor_low: Real, unit: Real, unit_low: 
 def log2(x: Real) -> Real:
     if IS_FLOAT32:
         f, n = _split_log(x)
-        return fma(n, UNIT, fma(f, LOG2_E, f * poly(f, LOG2)))
+        return fma(n, UNIT, fma(f, poly(f, LOG2), f))
     return _log_in_base(x, LOG2_E, LOG2_E_LOW, 1.0, 0.0)
 
 
@@ -231,8 +234,8 @@ def log2(x: Real) -> Real:
 def log10(x: Real) -> Real:
     if IS_FLOAT32:
         f, n = _split_log(x)
-        y = fma(f, LOG10_E, fma(n, UNIT * LOG10_2_LOW, f * poly(f, LOG10)))
-        return fma(n, UNIT * LOG10_2_HIGH, y)
+        rest = fma(f, poly(f, LOG10), n * (UNIT * LOG10_2_LOW))
+        return fma(n, UNIT * LOG10_2_HIGH, fma(f, 0.5, rest))
     return _log_in_base(x, LOG10_E, LOG10_E_LOW, LOG10_2_HIGH, LOG10_2_LOW)
 
 
@@ -325,7 +328,7 @@ HUGE = Both(2.0**30, 2.0**60)
 def arccosh(x: Real) -> Real:
     huge = x > HUGE
     t = x - 1.0
-    s = fsqrt(t * (t + 2.0))
+    s = fsqrt(fma(t, t, t + t))
     w = t + s
     y = _log1p_of_sum(t if huge else w, 0.0 if huge else (s - w) + t, 1.0 / UNIT if huge else 0.0)
     y = y if x < INF else x
@@ -338,7 +341,7 @@ def arctanh(x: Real) -> Real:
     a = fabs(x)
     u = 1.0 + a
     v = 1.0 - a
-    field = iand(iadd(isub(bits(u), bits(v)), HALF_FIELD), EXPONENT)
+    field = iand(iadd(isub(bits(u), bits(v)), LATE), EXPONENT)
     power = from_bits(iadd(field, ONE_BITS))
     top = (u - v * power) + ((a - (u - 1.0)) - ((1.0 - v) - a) * power)
     s = top / (u + v * power)
@@ -349,12 +352,13 @@ def arctanh(x: Real) -> Real:
     return fcopysign(y, x)
 
 
-HALF_FIELD = Both(1 << 22, 1 << 51)
+# With n = 1 from a ratio of 1.65 on, its terms do not cancel.
+LATE = Both((1 << 23) * 3 // 10, (1 << 52) * 3 // 10)
 
 
 @vector
 def sigmoid(x: Real) -> Real:
-    e, e_lost = _exp_pair(-fabs(x))
+    e, e_lost = _exp_pair(-fabs(x), 0.0)
     bottom = 1.0 + e
     bottom_lost = (e - (bottom - 1.0)) + e_lost
     negative = x < 0.0
@@ -363,17 +367,118 @@ def sigmoid(x: Real) -> Real:
     return fma((e_lost if negative else 0.0) - y * bottom_lost, (1.0 - y) if negative else y, y)
 
 
+def _log1p_of_exp(x: Real, low: Real) -> Real:
+    """log(1 + exp(x + low)) of x <= 0"""
+    e, e_lost = _exp_pair(x, low)
+    u = 1.0 + e
+    return _log_of_sum(u, (e - (u - 1.0)) + e_lost)
+
+
 @vector
 def softplus(x: Real) -> Real:
-    e, e_lost = _exp_pair(-fabs(x))
-    u = 1.0 + e
-    rest = _log_of_sum(u, (e - (u - 1.0)) + e_lost)
-    return (x if x > 0.0 else 0.0) + rest
+    return (x if x > 0.0 else 0.0) + _log1p_of_exp(-fabs(x), 0.0)
+
+
+@vector
+def logaddexp(x: Real, y: Real) -> Real:
+    distance = x - y
+    part = distance - x
+    # Knuth's sum: distance + lost is exactly x - y. Where it is infinite, it does not matter.
+    lost = (x - (distance - part)) - (y + part)
+    near = fabs(distance) < LARGE_DISTANCE
+    d = -fabs(0.0 if x == y else distance)
+    toward = -lost if distance > 0.0 else lost
+    return (x if x > y else y) + _log1p_of_exp(d, toward if near else 0.0)
+
+
+LARGE_DISTANCE = 1e4
 
 
 @vector
 def log_sigmoid(x: Real) -> Real:
     return -softplus(-x)
+
+
+# ----- Powers -----
+
+
+def _log_in_two(a: Real) -> tuple[Real, Real]:
+    """log(a) to some ten bits more, of a positive finite number."""
+    tiny = a < SMALLEST_NORMAL
+    f, n, _ = _split_power(a * SCALE if tiny else a)
+    n = n - (SCALE_POWER / UNIT if tiny else 0.0)
+    whole, f_low, whole_low = n * (LN2_HIGH * UNIT), 0.0, n * (LN2_LOW * UNIT)
+    if not IS_FLOAT32:
+        # A factor of 1.25 or 51/64 brings 1 + f nearer to 1, so that the tail is small enough to be rounded.
+        low_side, high_side = f < -0.1091, f > 0.1225
+        factor = 1.25 if low_side else (0.796875 if high_side else 1.0)
+        m = 1.0 + f
+        p = m * factor
+        f, f_low = p - 1.0, lost(m, factor, p)
+        whole = whole + (LOG_DOWN if low_side else (LOG_UP if high_side else 0.0))
+        whole_low = whole_low + (LOG_DOWN_LOW if low_side else (LOG_UP_LOW if high_side else 0.0))
+    # 2 s + s³ (…) with s = f / g and g = 2 + f, and what rounding took from s.
+    g = f + 2.0
+    inverse = 1.0 / g
+    s = f * inverse
+    s_low = ((f_low - lost(s, g, f)) - s * ((f - (g - 2.0)) + f_low)) * inverse
+    z = s * s
+    bend = s * z * poly(z, LOG_QUOTIENT if IS_FLOAT32 else LOG_NARROW)
+    tail = 2.0 * fma(s_low, z, s_low) + bend
+    total = whole + 2.0 * s
+    rest = ((whole - total) + 2.0 * s) + (whole_low + tail)
+    y = total + rest
+    return y, (total - y) + rest
+
+
+# -log of the factors, of which the first parts have no bits that n ln2 has not.
+LOG_DOWN, LOG_DOWN_LOW = -0.22314355131425145, 4.169796584527195e-14
+LOG_UP, LOG_UP_LOW = 0.22705745063535687, -1.078736749871691e-14
+POWER_LOWEST = Both(-106.0, -748.0)
+POWER_HIGHEST = Both(91.0, 712.0)
+
+
+@vector
+def power(x: Real, y: Real) -> Real:
+    a = fabs(x)
+    log_a, log_low = _log_in_two(a)
+    # With infinite logarithms the ends of the range come out by themselves, and 1 to any power is 1.
+    log_a = -INF if a == 0.0 else (log_a if a < INF else a)
+    p = 0.0 if log_a == 0.0 else y * log_a
+    p_low = lost(y, log_a, p) + y * log_low
+    within = POWER_LOWEST if p < POWER_LOWEST else p
+    within = POWER_HIGHEST if within > POWER_HIGHEST else within
+    shifted, r = _split_exponent(within)
+    r = r + (p_low if fabs(p_low) < 1.0 else 0.0)
+    size = _times_two_to(fma(r * r, poly(r, EXP), r) + 1.0, shifted)
+    size = 1.0 if y == 0.0 else size
+    half = 0.5 * y
+    whole = nearest(y) == y
+    odd = both(whole, nearest(half) != half)
+    undefined = both(both(x < 0.0, x > -INF), not whole)
+    return NAN if undefined else (fcopysign(size, x) if odd else size)
+
+
+@vector
+def mod(x: Real, y: Real) -> Real:
+    a = fabs(x)
+    b = fabs(y)
+    quotient = a / b
+    q = toward_zero(quotient)
+    p = q * b
+    r = (a - p) - lost(q, b, p)
+    # The quotient may have been rounded up to, or down from, a whole number.
+    r = r + b if r < 0.0 else r
+    r = r - b if r >= b else r
+    r = a if both(b == INF, a < INF) else r
+    size = quotient if quotient < INF else LARGEST
+    r = fcopysign(beyond_fmod(size, a, b, r), x)
+    # The sign is the divisor's, that of zero too.
+    r = r + y if both(r != 0.0, (r < 0.0) != (y < 0.0)) else r
+    return fcopysign(r, y) if r == 0.0 else r
+
+
+LARGEST = Both(3.4e38, 1.7e308)
 
 
 # ----- The error function -----

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbagrad.jit.intrinsics import bits, either, fabs, fcopysign, fma, from_bits, fsqrt, iadd, iand, ior, ixor, nearest, poly, shl, shr
+from numbagrad.jit.intrinsics import bits, either, fabs, fcopysign, fma, from_bits, fsqrt, iadd, iand, ior, ixor, lost, nearest, poly, shl, shr
 from numbagrad.jit.vmath_rare import beyond_cos, beyond_fmod, beyond_sin, beyond_tan
 from numbagrad.jit.vmath_tables import ARCSIN, ARCTAN, CBRT, COS, SIN, SINC, TAN
 from numbagrad.jit.vmath_words import INF, IS_FLOAT32, SMALLEST_NORMAL, WHOLE, Bits, Both, Real, vector
@@ -18,52 +18,53 @@ SIGN = Both(-(1 << 31), -(1 << 63))
 
 
 def _split_angle(x: Real) -> tuple[Bits, Real, Real]:
-    """n as last bits, and r = x - n π/2 with what rounding took from it."""
+    """n as last bits, and x - n π/2 = r - lost."""
     shifted = fma(x, TWO_OVER_PI, WHOLE)
     n = shifted - WHOLE
     if IS_FLOAT32:
         x = fma(n, -PI_HALF_0, x)
     exact = fma(n, -PI_HALF_1, x)
     near = fma(n, -PI_HALF_2, exact)
-    low = fma(n, -PI_HALF_3, fma(n, -PI_HALF_2, exact - near))
-    r = near + low
-    return bits(shifted), r, (near - r) + low
+    rest = fma(n, PI_HALF_3, fma(n, PI_HALF_2, near - exact))
+    r = near - rest
+    return bits(shifted), r, rest - (near - r)
 
 
-def _wave(n: Bits, r: Real, low: Real) -> Real:
-    """sin(n π/2 + r + low)"""
+def _wave(n: Bits, r: Real, lost: Real) -> Real:
+    """sin(n π/2 + r - lost)"""
     z = r * r
-    sine = r + fma(r * z, poly(z, SIN), low)
+    # Differences, not sums, keep the sign of zero.
+    sine = r - fma(r * z, poly(z, SIN), lost)
     half = 0.5 * z
     near = 1.0 - half
-    cosine = near + fma(z * z, poly(z, COS), ((1.0 - near) - half) - r * low)
+    cosine = near + fma(z * z, poly(z, COS), fma(r, lost, (1.0 - near) - half))
     y = cosine if iand(n, 1) != 0 else sine
     return from_bits(ixor(bits(y), iand(shl(n, WIDTH - 2), SIGN)))
 
 
 @vector
 def sin(x: Real) -> Real:
-    n, r, low = _split_angle(x)
-    return beyond_sin(x, x, _wave(n, r, low))
+    n, r, lost = _split_angle(x)
+    return beyond_sin(x, x, _wave(n, r, lost))
 
 
 @vector
 def cos(x: Real) -> Real:
-    n, r, low = _split_angle(x)
-    return beyond_cos(x, x, _wave(iadd(n, 1), r, low))
+    n, r, lost = _split_angle(x)
+    return beyond_cos(x, x, _wave(iadd(n, 1), r, lost))
 
 
 @vector
 def tan(x: Real) -> Real:
-    n, r, low = _split_angle(x)
+    n, r, lost = _split_angle(x)
     z = r * r
-    bend = fma(r * z, poly(z, TAN), fma(z, low, low))
-    t = r + bend
+    bend = fma(r * z, poly(z, TAN), fma(z, lost, lost))
+    t = r - bend
     odd = iand(n, 1) != 0
     y = (-1.0 if odd else t) / (t if odd else 1.0)
     if IS_FLOAT32:
         # What rounding took from t, where t was divided by; elsewhere it is too small to count.
-        y = fma(((r - t) + bend) * y, y, y)
+        y = y - (bend - (r - t)) * y * y
     return beyond_tan(x, x, y)
 
 
@@ -170,8 +171,14 @@ def sinc(x: Real) -> Real:
     f = x - n
     z = f * f
     turn = n - 2.0 * nearest(0.5 * n)
-    slope = 1.0 if f == x else f / x
-    return slope * (1.0 - 2.0 * fabs(turn)) * fma(z, poly(z, SINC), 1.0)
+    # f / x and 1 + z (…), and what rounding took from both.
+    alone = f == x
+    slope = 1.0 if alone else f / x
+    slope_low = 0.0 if alone else -lost(slope, x, f) / x
+    bend = z * poly(z, SINC)
+    wave = 1.0 + bend
+    rest = fma(slope, (1.0 - wave) + bend, slope_low * wave)
+    return (1.0 - 2.0 * fabs(turn)) * fma(slope, wave, rest)
 
 
 @vector

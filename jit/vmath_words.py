@@ -20,10 +20,21 @@ class Both(NamedTuple):
     float64: Any
 
 
+class Wanted(NamedTuple):
+    """The same, chosen by the dtype that was asked for where float64 computes for both."""
+
+    float32: Any
+    float64: Any
+
+
 BODIES: dict[str, FunctionType] = {}
 """The functions that may be emitted, by name."""
 
 Body = TypeVar("Body", bound=Callable[..., Real])
+
+
+IN_DOUBLE: set[str] = set()
+"""Those that float64 computes for float32 too."""
 
 
 def vector(body: Body) -> Body:
@@ -33,9 +44,16 @@ def vector(body: Body) -> Body:
     return body
 
 
+def vector_in_double(body: Body) -> Body:
+    """The same for a body whose float32 result is float64's, rounded: where that is fast enough, it is simplest."""
+    IN_DOUBLE.add(body.__name__)
+    return vector(body)
+
+
 INF = float("inf")
 NAN = float("nan")
 IS_FLOAT32 = Both(True, False)
+WANTS_FLOAT32 = Wanted(True, False)
 
 MANTISSA = Both(23, 52)
 """Bits after the point."""
