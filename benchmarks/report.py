@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+MARKER = "<!-- results: python -m benchmarks --record docs/benchmarks.md -->"
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -136,6 +137,34 @@ def markdown(rows: Sequence[Row], columns: Sequence[str], machine: dict[str, Any
     parts = [f"{facts}.", "```\n" + summary(rows) + "\n```"]
     parts += [f"### {group}\n\n{as_markdown(table(members, columns))}" for group, members in by_group(rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def record(page: Path, rows: Sequence[Row], columns: Sequence[str], machine: dict[str, Any]) -> None:
+    """Put a shortened report behind the marker of a page, in place of what is there."""
+    text, marker, _ = page.read_text().partition(MARKER)
+    if not marker:
+        raise ValueError(f"{page} has no line {MARKER}, behind which the results would go")
+    parts = [f"{machine['date']}: {'; '.join(f'{k} {v}' for k, v in machine.items() if k != 'date')}."]
+    parts.append("```\n" + summary(rows) + "\n```")
+    for group, members in by_group(rows):
+        cells = pivot(members) if group.startswith("elementwise") else table(members, columns)
+        parts.append(f"### {group}\n\n{as_markdown(cells)}")
+    page.write_text(text + marker + "\n\n" + "\n\n".join(parts) + "\n")
+
+
+def pivot(rows: Sequence[Row]) -> list[list[str]]:
+    """One line for each name, one column for each mode: our time, and ours over theirs."""
+    modes = list(dict.fromkeys(r.mode for r in rows))
+    cells = {(r.name, r.mode): _against(r) for r in rows}
+    names = dict.fromkeys(r.name for r in rows)
+    return [["op", *modes], *([n, *(cells.get((n, m), "") for m in modes)] for n in names)]
+
+
+def _against(row: Row) -> str:
+    if not row.figures:
+        return "failed"
+    ratios = ", ".join(f"{name} {ratio:.2f}" for name, ratio in row.ratios.items())
+    return f"{quantity(next(iter(row.figures.values())), row.unit)}; {ratios}"
 
 
 def draw(folder: Path, rows: Sequence[Row]) -> list[Path]:

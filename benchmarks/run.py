@@ -38,7 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     core = machine.pin(options.core)
     libraries = ready(options.libraries)
     rows = run(selected, libraries, options.seconds, options.together)
-    finish(rows, [lib.name for lib in libraries], facts(core), options.output)
+    columns, about = [lib.name for lib in libraries], facts(core)
+    finish(rows, columns, about, options.output)
+    if options.record:
+        report.record(options.record, rows, columns, about)
     return 1 if any(r.failed for r in rows) else 0
 
 
@@ -51,6 +54,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=0.4, metavar="S", help="for each case; default: 0.4")
     parser.add_argument("--together", action="store_true", help="all libraries in one process; see docs/benchmarks.md")
     parser.add_argument("--core", type=int, metavar="N", help="the core to run on; default: the last")
+    parser.add_argument("--record", type=Path, metavar="PAGE", help="put a shortened table into this page")
     parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR", help="default: benchmarks/results")
     return parser.parse_args(argv)
 

@@ -179,6 +179,34 @@ def test_files_hold_every_row(tmp_path):
     assert files[2].read_bytes().startswith(b"\x89PNG")
 
 
+def test_record_replaces_what_is_behind_the_marker(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"# Title\n\n{report.MARKER}\n\nold figures\n")
+    report.record(page, ROWS, ["numbagrad", "torch"], {"date": "2000-01-01", "Python": "3.x"})
+    text = page.read_text()
+    assert text.startswith(f"# Title\n\n{report.MARKER}\n\n2000-01-01: Python 3.x.")
+    assert "old figures" not in text
+    assert "| a\\*b | value | 2 µs |" in text
+
+
+def test_record_wants_a_marker(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n")
+    with pytest.raises(ValueError, match="has no line"):
+        report.record(page, ROWS, [], {"date": "2000-01-01"})
+
+
+def test_pivot_has_one_line_for_each_name():
+    rows = [
+        Row("elementwise float32", "exp", mode, "s", {"numbagrad": 2e-6, "numpy": 4e-6}, {"numpy": 0.5})
+        for mode in ("value", "forward+backward")
+    ]
+    assert report.pivot(rows) == [
+        ["op", "value", "forward+backward"],
+        ["exp", "2 µs; numpy 0.50", "2 µs; numpy 0.50"],
+    ]
+
+
 # ----- The command -----
 
 
