@@ -515,7 +515,11 @@ _ROW_FOLDS: dict[str, _RowFold] = {
     "sum": _RowFold(
         lambda n, dtype: [f"w_{n} = -0.0"] + [f"lost_{n} = 0.0"] * (dtype == "float64"),
         lambda n, x: [f"a_{n} = add_any_order(a_{n}, {x})"],
-        lambda n, dtype: [f"w_{n} = w_{n} + lost_{n} if abs(lost_{n}) > 0.0 else w_{n}"] * (dtype == "float64"),
+        lambda n, dtype: [
+            *[f"w_{n} = w_{n} + lost_{n} if abs(lost_{n}) > 0.0 else w_{n}"] * (dtype == "float64"),
+            # What is summed first is -0, so that a sum of nothing but -0 keeps its sign.
+            f"w_{n} = w_{n} if length > 0 else 0.0",
+        ],
     ),
     "prod": _RowFold(
         lambda n, dtype: [f"a_{n} = 1.0"],

@@ -69,6 +69,10 @@ def run(
         C-contiguous arrays of the dtype of the items.
     """
     x = items[0]
+    if x.size <= PART and backend.current() != "reference":
+        prepared = _prepare(program, x.shape, x.dtype, axes, keepdims)
+        if prepared is not None and all([_is_dense(a) for a in (*items, *rows)]):  # noqa: C419 - a list is faster here
+            return prepared(items, rows, numbers)
     rows = [r.reshape(_kept(x.shape, axes, True)) for r in rows]
     if x.size == 0 or backend.current() == "reference" or not runs_natively(x):
         found = evaluate(program, items, axes, rows, numbers)
@@ -264,6 +268,50 @@ def _is_dense(x: np.ndarray) -> bool:
     return x.flags.c_contiguous and x.flags.aligned
 
 
+# ----- Small arrays, whose calls are prepared once -----
+
+
+class _Prepared:
+    """One call of a kernel on C-contiguous arrays of one shape."""
+
+    __slots__ = ("begin", "dtype", "entry", "made", "result_shape", "results", "shape", "stored")
+
+    def __init__(self, program: RowProgram, made: RowKernel, begin: list[int], shapes: Sequence[tuple[int, ...]]) -> None:
+        self.made = made
+        self.entry = made.entry
+        self.begin = begin
+        self.dtype = np.dtype(made.dtype)
+        self.shape, self.result_shape = shapes
+        self.stored = range(len(program.stored))
+        self.results = range(len(program.results))
+
+    def __call__(
+        self, items: Sequence[np.ndarray], rows: Sequence[np.ndarray], numbers: Sequence[float]
+    ) -> list[np.ndarray]:
+        found = [np.empty(self.shape, self.dtype) for _ in self.stored]
+        found += [np.empty(self.result_shape, self.dtype) for _ in self.results]
+        self.entry(*self.begin, *items, *rows, *numbers, *found, *_scratch(self.made))
+        return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _prepare(
+    program: RowProgram, shape: tuple[int, ...], dtype: np.dtype, axes: Axes, keepdims: bool
+) -> _Prepared | None:
+    """The call for small arrays, if one call of one kernel does it."""
+    if not axes or 0 in shape or dtype not in _DTYPES or not dtype.isnative:
+        return None
+    strides = [dtype.itemsize] * len(shape)
+    for axis in range(len(shape) - 1, 0, -1):
+        strides[axis - 1] = strides[axis] * shape[axis]
+    found = walk(shape, tuple(strides), dtype.itemsize, axes)
+    if found is None:
+        return None
+    made, units, loop = _loop(program, found, 1, found.n, dtype, False)
+    begin = [0, units, *loop] if made.loop != "whole" else []
+    return _Prepared(program, made, begin, (shape, _kept(shape, axes, keepdims)))
+
+
 # ----- Calling kernels -----
 
 
@@ -337,44 +385,51 @@ def _call(
 ) -> list[np.ndarray]:
     results = [memory.empty(w.outer * parts * w.inner, dtype) for _ in program.results]
     arrays = [*items, *rows, *numbers, *stored, *results]
-    wide = dtype != items[0].dtype
-    if w.inner == 1:
-        if w.outer == parts == 1 and program.divisible and not rows:
-            kernel(program, "whole", _NAMES[items[0].dtype], wide).entry(*arrays)
-            return results
-        steps = [w.step, *(_dense_steps(w, item)[0] for item in items[1:])]
-        rows_kernel = kernel(program, "rows", _NAMES[items[0].dtype], wide)
-        _spread(rows_kernel, w.outer * parts, chunk, [parts, w.n, chunk, *steps], arrays)
-        return results
-    steps = [w.step, w.line, *(s for item in items[1:] for s in _dense_steps(w, item))]
-    blocks = -(-w.inner * len(program.slots) // SCRATCH)
-    block = -(-w.inner // blocks)
-    column_kernel = kernel(program, "columns", _NAMES[items[0].dtype], wide)
-    loop = [parts, w.n, chunk, w.inner, block, *steps]
-    _spread(column_kernel, w.outer * parts * blocks, chunk * block, loop, arrays)
+    made, units, loop = _loop(program, w, parts, chunk, items[0].dtype, dtype != items[0].dtype)
+    if made.loop == "whole":
+        made.entry(*arrays)
+    else:
+        _spread(made, units, w.outer * w.n * w.inner // units, loop, arrays)
     return results
 
 
-def _dense_steps(w: Walk, item: np.ndarray) -> tuple[int, int]:
-    """Bytes from one outer index, and one line, to the next in a C-contiguous array."""
-    return w.n * w.inner * item.itemsize, w.inner * item.itemsize
+def _loop(
+    program: RowProgram, w: Walk, parts: int, chunk: int, dtype: np.dtype, wide: bool
+) -> tuple[RowKernel, int, list[int]]:
+    """The kernel for a walk, the number of its units, and what it is told of the loop after these."""
+    name = _NAMES[dtype]
+    # All items but the first are C-contiguous.
+    step, line = w.n * w.inner * dtype.itemsize, w.inner * dtype.itemsize
+    others = len(program.items) - 1
+    if w.inner > 1:
+        blocks = -(-w.inner * max(1, len(program.slots)) // SCRATCH)
+        block = -(-w.inner // blocks)
+        loop = [parts, w.n, chunk, w.inner, block, w.step, w.line, *[step, line] * others]
+        return kernel(program, "columns", name, wide), w.outer * parts * blocks, loop
+    if w.outer == parts == 1 and program.divisible and not program.rows:
+        return kernel(program, "whole", name, wide), 1, []
+    return kernel(program, "rows", name, wide), w.outer * parts, [parts, w.n, chunk, w.step, *[step] * others]
 
 
 def _spread(rows_kernel: RowKernel, units: int, size: int, loop: Sequence[int], arrays: Sequence[Any]) -> None:
     """Run all units, each of `size` items; in batches if there are threads for them."""
     entry = rows_kernel.entry
-    space = SCRATCH + len(rows_kernel.program.slots)
-    dtypes = (np.float64, rows_kernel.dtype) if rows_kernel.loop == "columns" else ()
 
     def call(first: int, last: int) -> None:
-        scratch = [np.empty(space, dtype) for dtype in dtypes]
-        entry(first, last, *loop, *arrays, *scratch)
+        entry(first, last, *loop, *arrays, *_scratch(rows_kernel))
 
     per_batch = max(1, BATCH // size)
     if units <= per_batch or team.get_num_threads() == 1:
         call(0, units)
     else:
         team.run_chunks(lambda k: call(k * per_batch, min(units, (k + 1) * per_batch)), -(-units // per_batch))
+
+
+def _scratch(made: RowKernel) -> list[np.ndarray]:
+    if made.loop != "columns":
+        return []
+    size = SCRATCH + len(made.program.slots)
+    return [np.empty(size, np.float64), np.empty(size, made.dtype)]
 
 
 def _finish(

@@ -154,8 +154,11 @@ def spread(x, *, shape, axes, keepdims):
     """The transpose of the sum: each number for all items of its row. Large results take no memory."""
     if not keepdims:
         x = x.reshape(kept_shape(shape, axes))
-    wide = np.broadcast_to(x, shape)
-    return wide.copy() if wide.size <= _DENSE_AT_MOST else wide
+    if math.prod(shape) > _DENSE_AT_MOST:
+        return np.broadcast_to(x, shape)
+    wide = np.empty(shape, x.dtype)
+    wide[...] = x
+    return wide
 
 
 @spread.vjp("x")
@@ -212,80 +215,15 @@ def sum(
     tensor([4., 6.])
     """
     if axis is dtype is out is None and keepdims is initial is where is Unset and type(a) is Tensor:
-        entry = _whole[a._layout.code]
+        entry = _whole_sum.entries[a._layout.code]
         if entry is not None:
-            return _sum_whole(a, entry)
+            return _whole_sum(a, entry)
     refuse_out(out, "sum")
     x = as_tensor(a, "a")
     x = masked(x if dtype is None else astype(x, dtype), where, 0, "sum")
     total = sum_axes(x, axes=axes_of(axis, x.ndim), keepdims=keepdims is not Unset and bool(keepdims))
-    _resolve(x._layout.code)
+    _whole_sum.resolve(x._layout.code)
     return total if initial is Unset else total + initial
-
-
-# ----- The sum of a whole small array, which ends most programs -----
-
-_whole: list[Any] = [None] * (len(FAST_DTYPES) + 1)
-"""Entry points by layout code; the last one, for layouts that have no code, stays None."""
-
-_SCALARS = [dense_layout((), dtype) for dtype in FAST_DTYPES]
-
-
-def _resolve(code: int) -> None:
-    if code >= 0 and _whole[code] is None and backend.current() != "reference":
-        _whole[code] = kernel(SUM, "whole", FAST_DTYPES[code].name).entry
-
-
-def _forget_kernels() -> None:
-    _whole[:] = [None] * len(_whole)
-
-
-backend.on_switch(_forget_kernels)
-
-
-def _sum_whole(x: Tensor, entry: Callable[..., Any]) -> Tensor:
-    layout = x._layout
-    scalar = _SCALARS[layout.code]
-    out = np.empty((), scalar.dtype)
-    entry(x._data, out)
-    tensor = object.__new__(Tensor)
-    tensor._data = out
-    tensor._layout = scalar
-    tensor._grad = tensor._storage = tensor._view = tensor._extra = tensor._node = None
-    tensor._requires_grad = False
-    if x._requires_grad and grad_enabled():
-        tensor._node = Node(_whole_sum, (edge_of(x),), (), scalar, layout)
-        tensor._requires_grad = True
-        if watches:
-            check_values(tensor._node, (x,), (tensor,))
-    elif inference:
-        mark_new(tensor)
-    return tensor
-
-
-class _WholeSum:
-    """The sum of all items of a small array, as nodes refer to it."""
-
-    name = "sum"
-
-    def vjp(self, node: Node, grad: Tensor) -> Sequence[Tensor | None]:
-        """The gradient for every item."""
-        layout = node.statics
-        if grad_enabled() or grad._layout is not node.layout:
-            shape = layout.shape
-            return (spread(grad, shape=shape, axes=tuple(range(len(shape))), keepdims=False),)
-        wide = np.empty(layout.shape, layout.dtype)
-        wide.fill(grad._data)
-        return (wrap(wide),)
-
-    def jvp(self, node: Node, tangents: Sequence[Tensor | None]) -> Tensor:
-        """The sum of the tangent."""
-        (tangent,) = tangents
-        assert tangent is not None
-        return sum_axes(tangent, axes=tuple(range(tangent.ndim)), keepdims=False)
-
-
-_whole_sum = _WholeSum()
 
 
 # ----- Mean -----
@@ -346,10 +284,15 @@ def mean(
     >>> ng.mean(ng.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=1)
     tensor([1.5, 3.5])
     """
+    if axis is dtype is out is None and keepdims is where is Unset and type(a) is Tensor:
+        entry = _whole_mean.entries[a._layout.code]
+        if entry is not None:
+            return _whole_mean(a, entry)
     refuse_out(out, "mean")
     x = inexact(as_tensor(a, "a"), dtype)
     axes, keep = axes_of(axis, x.ndim), keepdims is not Unset and bool(keepdims)
     if where is Unset or where is True:
+        _whole_mean.resolve(x._layout.code)
         return mean_axes(x, axes=axes, keepdims=keep)
     count = np.sum(mask_of(where, x.shape, "mean"), axis=axes, keepdims=keep)
     return sum_axes(masked(x, where, 0, "mean"), axes=axes, keepdims=keep) / np.asarray(count, x.dtype)
@@ -360,3 +303,66 @@ def inexact(x: Tensor, dtype: Any = None) -> Tensor:
     if dtype is not None:
         return astype(x, dtype)
     return x if x.dtype.kind in "fc" else astype(x, np.float64)
+
+
+# ----- Sum and mean of a whole small array, which end most programs -----
+
+_SCALARS = [dense_layout((), dtype) for dtype in FAST_DTYPES]
+
+
+class _Whole:
+    """The fold of all items of a small array to one number, with nothing looked up; also the op of its nodes."""
+
+    def __init__(self, op: Any, program: RowProgram) -> None:
+        self.name = op.name
+        self.op = op
+        self.program = program
+        # By layout code; the last one, for layouts that have no code, stays None.
+        self.entries: list[Any] = [None] * (len(FAST_DTYPES) + 1)
+        backend.on_switch(self._forget)
+
+    def resolve(self, code: int) -> None:
+        """Find the entry point for layouts of this code."""
+        if code >= 0 and self.entries[code] is None and backend.current() != "reference":
+            self.entries[code] = kernel(self.program, "whole", FAST_DTYPES[code].name).entry
+
+    def _forget(self) -> None:
+        self.entries[:] = [None] * len(self.entries)
+
+    def __call__(self, x: Tensor, entry: Callable[..., Any]) -> Tensor:
+        layout = x._layout
+        scalar = _SCALARS[layout.code]
+        out = np.empty((), scalar.dtype)
+        if self.program.numbers:
+            entry(x._data, layout.size, out)
+        else:
+            entry(x._data, out)
+        tensor = object.__new__(Tensor)
+        tensor._data = out
+        tensor._layout = scalar
+        tensor._grad = tensor._storage = tensor._view = tensor._extra = tensor._node = None
+        tensor._requires_grad = False
+        if x._requires_grad and grad_enabled():
+            tensor._node = Node(self, (edge_of(x),), (), scalar, layout)
+            tensor._requires_grad = True
+        return tensor
+
+    def vjp(self, node: Node, grad: Tensor) -> Sequence[Tensor | None]:
+        """The gradient for every item."""
+        layout = node.statics
+        if grad_enabled() or grad._layout is not node.layout:
+            shape = layout.shape
+            grad = grad / layout.size if self.program.numbers else grad
+            return (spread(grad, shape=shape, axes=tuple(range(len(shape))), keepdims=False),)
+        wide = np.empty(layout.shape, layout.dtype)
+        wide.fill(grad._data / layout.size if self.program.numbers else grad._data)
+        return (wrap(wide),)
+
+    def jvp(self, node: Node, tangents: Sequence[Tensor | None]) -> Tensor:
+        """The fold is linear."""
+        (tangent,) = tangents
+        assert tangent is not None
+        return self.op(tangent, axes=tuple(range(tangent.ndim)), keepdims=False)
+
+
+_whole_sum, _whole_mean = _Whole(sum_axes, SUM), _Whole(mean_axes, MEAN)

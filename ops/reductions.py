@@ -31,7 +31,6 @@ from numbagrad.ops.folding import (
     run,
     spread,
     sum,
-    with_axes,
 )
 from numbagrad.ops.operands import as_tensor
 from numbagrad.ops.primitive import primitive
@@ -156,32 +155,32 @@ def _extreme(name: str, function: Callable[..., Any]) -> Any:
         return fold(program, function, x, axes, keepdims)
 
     @op.vjp("x")
-    def _(g, x, out, axes):
-        return _share(with_axes(g, x.shape, axes), x, with_axes(out, x.shape, axes), axes=axes)
+    def _(g, x, out, axes, keepdims):
+        return _share(g, x, out, axes=axes, keepdims=keepdims)
 
     return op
 
 
 @primitive(name="extreme_backward")
-def _share(h, x, top, *, axes):
+def _share(h, x, top, *, axes, keepdims):
     """The gradient of each row's extreme, in even shares to the items that are it."""
     return run(SHARE, [x], axes, per_row=[h, top])[0]
 
 
 @_share.vjp("h")
-def _(g, x, top, axes):
-    return _mean_of_tops(g, x, top, axes=axes)
+def _(g, x, top, axes, keepdims):
+    return _mean_of_tops(g, x, top, axes=axes, keepdims=keepdims)
 
 
 @primitive(name="mean_of_extremes")
-def _mean_of_tops(h, x, top, *, axes):
+def _mean_of_tops(h, x, top, *, axes, keepdims):
     """The mean of h over the items that are the extreme of their row."""
-    return run(MEAN_OF_TOPS, [x, h], axes, True, per_row=[top])[0]
+    return run(MEAN_OF_TOPS, [x, h], axes, keepdims, per_row=[top])[0]
 
 
 @_mean_of_tops.vjp("h")
-def _(g, x, top, axes):
-    return _share(g, x, top, axes=axes)
+def _(g, x, top, axes, keepdims):
+    return _share(g, x, top, axes=axes, keepdims=keepdims)
 
 
 def _flat() -> None:

@@ -50,14 +50,42 @@ def _logsumexp(x, *, axes, keepdims):
     return run(LOGSUMEXP, [x], axes, keepdims)[0]
 
 
+# In a sum of zeros every share is zero.
+_SHARE = s.exp(_x - s.where(s.equal(_total, -math.inf), 0, _total))
+LOGSUMEXP_PULL = RowProgram(
+    "logsumexp_backward", ("x",), (Stage(stores=(("out", _g * _SHARE),)),), rows=("g", "total")
+)
+
+
 @_logsumexp.vjp("x")
-def _(g, x, out, axes):
-    return _share_exp(with_axes(g, x.shape, axes), x, with_axes(out, x.shape, axes))
+def _(g, x, out, axes, keepdims):
+    return _pull_logsumexp(g, x, out, axes=axes, keepdims=keepdims)
+
+
+@primitive(name="logsumexp_backward")
+def _pull_logsumexp(h, x, total, *, axes, keepdims):
+    """h * exp(x - total): the share of each item in the sum whose log is total."""
+    return run(LOGSUMEXP_PULL, [x], axes, per_row=[h, total])[0]
+
+
+@_pull_logsumexp.vjp("h")
+def _(g, x, total, axes, keepdims):
+    return sum_axes(_share_of(g, x, with_axes(total, x.shape, axes)), axes=axes, keepdims=keepdims)
+
+
+@_pull_logsumexp.vjp("x")
+def _(g, h, x, total, axes):
+    return _share_of(g, x, with_axes(total, x.shape, axes)) * with_axes(h, x.shape, axes)
+
+
+@_pull_logsumexp.vjp("total")
+def _(g, h, x, total, axes, keepdims):
+    return -sum_axes(_share_of(g, x, with_axes(total, x.shape, axes)), axes=axes, keepdims=keepdims) * h
 
 
 @elementwise(sample=((-2, 2), (-2, 0), (0, 2)))
-def _share_exp(g, x, total):
-    """g * exp(x - total), the share of x in the sum whose log is total; 0 in a sum of zeros."""
+def _share_of(g, x, total):
+    """g * exp(x - total), 0 where the total is."""
     e = s.exp(x - s.where(s.equal(total, -math.inf), 0, total))
     y = g * e
     return y, (e, y, -y)

@@ -78,25 +78,25 @@ def _var(x, *, axes, keepdims, ddof):
 
 
 @_var.vjp("x")
-def _(g, x, axes, ddof):
-    return _pull_var(with_axes(g, x.shape, axes), x, axes=axes, ddof=ddof)
+def _(g, x, axes, keepdims, ddof):
+    return _pull_var(g, x, axes=axes, keepdims=keepdims, ddof=ddof)
 
 
 @primitive(name="var_backward")
-def _pull_var(h, x, *, axes, ddof):
+def _pull_var(h, x, *, axes, keepdims, ddof):
     """h times twice the distance of each item from the mean, over the divisor."""
     return run(VAR_PULL, [x], axes, per_row=[h], numbers=_divisors(x.shape, axes, ddof))[0]
 
 
 @_pull_var.vjp("h")
-def _(g, x, axes, ddof):
-    return sum_axes(g * _from_mean(x, axes), axes=axes, keepdims=True) * _twice_over(x.shape, axes, ddof)
+def _(g, x, axes, keepdims, ddof):
+    return sum_axes(g * _from_mean(x, axes), axes=axes, keepdims=keepdims) * _twice_over(x.shape, axes, ddof)
 
 
 @_pull_var.vjp("x")
 def _(g, h, x_shape, axes, ddof):
     # The distances sum up to nothing, so g counts only in its own distance from its mean.
-    return _from_mean(g, axes) * (h * _twice_over(x_shape, axes, ddof))
+    return _from_mean(g, axes) * (with_axes(h, x_shape, axes) * _twice_over(x_shape, axes, ddof))
 
 
 def _twice_over(shape: tuple[int, ...], axes: Axes, ddof: float) -> float:
@@ -203,9 +203,8 @@ def _std(x, *, axes, keepdims, ddof):
 
 
 @_std.vjp("x")
-def _(g, x, out, axes, ddof):
-    pulled = with_axes(_over_or_zero(g * 0.5, out), x.shape, axes)
-    return _pull_var(pulled, x, axes=axes, ddof=ddof)
+def _(g, x, out, axes, keepdims, ddof):
+    return _pull_var(_over_or_zero(g * 0.5, out), x, axes=axes, keepdims=keepdims, ddof=ddof)
 
 
 @primitive(name="root_or_zero")

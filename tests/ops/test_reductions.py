@@ -524,6 +524,8 @@ def test_nan_and_infinities_are_numpys(name, dtype, length, backend):
 def test_sum_of_negative_zeros_is_negative(dtype):
     for shape, axis in (((4,), None), ((3, 4), 0), ((3, 4), 1), ((2000,), 0)):
         assert np.signbit(plain(ng.sum(ng.tensor(np.full(shape, -0.0, dtype)), axis=axis))).all()
+    ng.sum(ng.tensor(np.ones(3, dtype)))
+    assert not np.signbit(plain(ng.sum(ng.tensor(np.ones(0, dtype)))))
 
 
 @pytest.mark.parametrize("name", ["max", "min", "nanmax", "nanmin"])
