@@ -163,7 +163,20 @@ _SIMPLIFY: Mapping[str, Callable[..., ScalarExpr | None]] = {
 
 
 CHEAP = frozenset(
-    ("add", "subtract", "multiply", "negative", "absolute", "gmul", "where", "floor", "ceil", "rint", "trunc", "copysign")
+    (
+        "add",
+        "subtract",
+        "multiply",
+        "negative",
+        "absolute",
+        "gmul",
+        "where",
+        "floor",
+        "ceil",
+        "rint",
+        "trunc",
+        "copysign",
+    )
     + ("greater", "greater_equal", "less", "less_equal", "equal", "not_equal")
     + ("logical_and", "logical_or", "logical_not")
 )

@@ -276,7 +276,9 @@ class _Prepared:
 
     __slots__ = ("begin", "dtype", "entry", "made", "result_shape", "results", "shape", "stored")
 
-    def __init__(self, program: RowProgram, made: RowKernel, begin: list[int], shapes: Sequence[tuple[int, ...]]) -> None:
+    def __init__(
+        self, program: RowProgram, made: RowKernel, begin: list[int], shapes: Sequence[tuple[int, ...]]
+    ) -> None:
         self.made = made
         self.entry = made.entry
         self.begin = begin
