@@ -344,6 +344,10 @@ class _Whole:
         if x._requires_grad and grad_enabled():
             tensor._node = Node(self, (edge_of(x),), (), scalar, layout)
             tensor._requires_grad = True
+            if watches:
+                check_values(tensor._node, (x,), (tensor,))
+        elif inference:
+            mark_new(tensor)
         return tensor
 
     def vjp(self, node: Node, grad: Tensor) -> Sequence[Tensor | None]:
