@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from numbagrad.engine.anomaly import check_values
 from numbagrad.engine.layout import FAST_DTYPES, dense_layout
 from numbagrad.engine.mode import grad_enabled
-from numbagrad.engine.node import Node
+from numbagrad.engine.node import Node, inference, mark_new, watches
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
 from numbagrad.jit import backend, rows
 from numbagrad.jit.expr import symbol
