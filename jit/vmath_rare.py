@@ -12,12 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba.core import cgutils, types
 
 from numbagrad.jit.intrinsics import is_x86, named
 
 _WIDTHS = (2, 4, 8, 16)
+# Whether the calls that the loop vectoriser makes have the calling convention of the vector form. LLVM 20 gives them
+# the default one, which undoes the whole loop.
+_KEEPS_CONVENTION = binding.llvm_version_info >= (22,)
 
 
 def _beyond(name: str, doc: str, arity: int, limits: dict[types.Type, float]) -> Any:
@@ -74,7 +77,7 @@ class _Rare:
             return result
 
         function = self._define(f"{self.name}.{width}", ir.VectorType(self.real, width), answer)
-        if self.x86:
+        if self.x86 and _KEEPS_CONVENTION:
             # Leaves half of the vector registers alone, so that the loop can keep its constants in them.
             function.calling_convention = "intel_ocl_bicc"
         return function

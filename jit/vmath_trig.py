@@ -191,10 +191,9 @@ def cbrt(x: Real) -> Real:
     t = from_bits(shl(bits(fma(logarithm, -1.0 / 3.0, CBRT_START)), LOG_SHIFT))
     h = fma(-a * t, t * t, 1.0)
     t = fma(t * h, poly(h, CBRT), t)
-    # One step of Newton's for ∛a.
-    square = t * t
-    c = a * square
-    c = fma(fma(c * c, -c, a), square * (1.0 / 3.0), c)
+    # a t² (a t³)^(-2/3) = ∛a, whatever rounding did to the first factor.
+    c = a * (t * t)
+    c = fma(c * fma(-c, t, 1.0), 2.0 / 3.0, c)
     c = c if a < INF else a
     return fcopysign(c * CUBE_ROOT if tiny else c, x)
 
