@@ -222,10 +222,10 @@ def _nothing(dtype: np.dtype, name: str) -> Any:
 
 
 def _of_nothing(name: str, x: Tensor, axes: Axes, keep: bool, initial: Any) -> Tensor:
-    shape = kept_shape(x.shape, axes) if keep else tuple(n for i, n in enumerate(x.shape) if i not in axes)
-    if initial is Unset and math.prod(shape):
+    if initial is Unset:
         raise ValueError(f"{name}: zero-size array of shape {x.shape} has no {name}; pass initial, or check its size")
-    return wrap(np.full(shape, 0 if initial is Unset else initial, x.dtype))
+    shape = kept_shape(x.shape, axes) if keep else tuple(n for i, n in enumerate(x.shape) if i not in axes)
+    return wrap(np.full(shape, initial, x.dtype))
 
 
 @stands_for(np.max, np.amax)

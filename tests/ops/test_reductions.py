@@ -239,7 +239,7 @@ def test_transposed_and_cut_arrays_are_reduced_in_place():
                 check(ours(name)(ng.asarray(view), axis=axis), getattr(np, name)(view.astype("f8"), axis=axis), "f4")
 
 
-@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3)])
+@pytest.mark.parametrize("shape", [(0,), (0, 0), (0, 3), (3, 0), (2, 0, 3)])
 @each({**FOLDS, **FLAT, **WALKS})
 def test_empty_is_numpys(name, shape, backend):
     """Results, errors, and no warning where NumPy warns."""
