@@ -6,10 +6,58 @@ infinities are put in by choice or arise by overflow, and the sign of zero is ca
 
 from __future__ import annotations
 
-from numbagrad.jit.intrinsics import bits, both, down, fabs, fcopysign, fma, from_bits, fsqrt, iadd, iand, ior, isub, lost, nearest, poly, shl, shr, to_float, toward_zero, up
+from numbagrad.jit.intrinsics import (
+    bits,
+    both,
+    down,
+    fabs,
+    fcopysign,
+    fma,
+    from_bits,
+    fsqrt,
+    iadd,
+    iand,
+    ior,
+    isub,
+    lost,
+    nearest,
+    poly,
+    shl,
+    shr,
+    to_float,
+    toward_zero,
+    up,
+)
 from numbagrad.jit.vmath_rare import beyond_fmod
-from numbagrad.jit.vmath_tables import ARCTANH, COSH, ERF, EXP, EXP2, LOG, LOG10, LOG2, LOG_ERFC, LOG_ERFC_LONG, LOG_NARROW, LOG_QUOTIENT, SINH, TANH
-from numbagrad.jit.vmath_words import INF, IS_FLOAT32, MANTISSA, NAN, ONE_BITS, SMALLEST_NORMAL, WHOLE, Bits, Both, Real, vector
+from numbagrad.jit.vmath_tables import (
+    ARCTANH,
+    COSH,
+    ERF,
+    EXP,
+    EXP2,
+    LOG,
+    LOG10,
+    LOG2,
+    LOG_ERFC,
+    LOG_ERFC_LONG,
+    LOG_NARROW,
+    LOG_QUOTIENT,
+    SINH,
+    TANH,
+)
+from numbagrad.jit.vmath_words import (
+    INF,
+    IS_FLOAT32,
+    MANTISSA,
+    NAN,
+    ONE_BITS,
+    SMALLEST_NORMAL,
+    WHOLE,
+    Bits,
+    Both,
+    Real,
+    vector,
+)
 
 # ----- Machine operations -----
 

@@ -28,7 +28,9 @@ def _beyond(name: str, doc: str, arity: int, limits: dict[types.Type, float]) ->
 
     def typed(*args: Any) -> Any:
         def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
-            rare = _Rare(builder.module, name, values[0].type, arity, limits[args[0]], is_x86(context.codegen()))
+            rare = _Rare(
+                builder.module, name, values[0].type, arity, limits[args[0]], is_x86(context.codegen())
+            )
             call = builder.call(rare.scalar(), values)
             # llvmlite knows only some attributes by name.
             set.add(call.attributes, f'"vector-function-abi-variant"="{rare.variants()}"')
@@ -131,5 +133,9 @@ _ANGLE_DOC = "libm's answer for x where |angle| is finite but beyond what the bo
 beyond_sin = _beyond("sin", _ANGLE_DOC, 1, _ANGLE)
 beyond_cos = _beyond("cos", _ANGLE_DOC, 1, _ANGLE)
 beyond_tan = _beyond("tan", _ANGLE_DOC, 1, _ANGLE)
-beyond_fmod = _beyond("fmod", "libm's fmod(x1, x2) where |quotient| is beyond exact arithmetic, else y.", 2,
-                      {types.float32: 2.0**22, types.float64: 2.0**51})
+beyond_fmod = _beyond(
+    "fmod",
+    "libm's fmod(x1, x2) where |quotient| is beyond exact arithmetic, else y.",
+    2,
+    {types.float32: 2.0**22, types.float64: 2.0**51},
+)

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from numbagrad.jit.intrinsics import bits, either, fabs, fcopysign, fma, from_bits, fsqrt, iadd, iand, ior, ixor, lost, nearest, poly, shl, shr
+from numbagrad.jit.intrinsics import (
+    bits,
+    either,
+    fabs,
+    fcopysign,
+    fma,
+    from_bits,
+    fsqrt,
+    iadd,
+    iand,
+    ior,
+    ixor,
+    lost,
+    nearest,
+    poly,
+    shl,
+    shr,
+)
 from numbagrad.jit.vmath_rare import beyond_cos, beyond_fmod, beyond_sin, beyond_tan
 from numbagrad.jit.vmath_tables import ARCSIN, ARCTAN, CBRT, COS, SIN, SINC, TAN
 from numbagrad.jit.vmath_words import INF, IS_FLOAT32, SMALLEST_NORMAL, WHOLE, Bits, Both, Real, vector

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import functools
 import re
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
@@ -97,29 +98,57 @@ def lgamma_rest(x):
 FITS = {
     # exp(r) = 1 + r + r² EXP(r); the error counts against exp(r).
     "EXP": Fit(
-        smooth(lambda r: (mp.expm1(r) - r) / r**2), -ln2 * 0.5001, ln2 * 0.5001, 4, 10, lambda r: r**2 * mp.exp(-r)
+        smooth(lambda r: (mp.expm1(r) - r) / r**2),
+        -ln2 * 0.5001,
+        ln2 * 0.5001,
+        4,
+        10,
+        lambda r: r**2 * mp.exp(-r),
     ),
     # log(1 + f) = f + f² LOG(f), on [1/√2, √2] - 1.
     "LOG": Fit(
-        smooth(lambda f: (mp.log1p(f) - f) / f**2), 1 / sqrt2 - 1, sqrt2 - 1, 7, None,
+        smooth(lambda f: (mp.log1p(f) - f) / f**2),
+        1 / sqrt2 - 1,
+        sqrt2 - 1,
+        7,
+        None,
         lambda f: f**2 / mp.log1p(f) if f else 0,
     ),
     # log(1 + f) = f - f²/2 + s (f²/2 + s² LOG_QUOTIENT(s²)) with s = f / (2 + f).
     "LOG_QUOTIENT": Fit(
-        smooth(lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z), mp.mpf(0), (sqrt2 - 1) ** 2 / (sqrt2 + 1) ** 2, 2, 6,
+        smooth(lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z),
+        mp.mpf(0),
+        (sqrt2 - 1) ** 2 / (sqrt2 + 1) ** 2,
+        2,
+        6,
         lambda z: z,
     ),
     # The same for f from -0.115 to 0.128.
     "LOG_NARROW": Fit(
-        smooth(lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z), zero, mp.mpf("0.0042"), None, 5, lambda z: z
+        smooth(lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z),
+        zero,
+        mp.mpf("0.0042"),
+        None,
+        5,
+        lambda z: z,
     ),
     # tanh(x) = x + x³ TANH(x²) for |x| < 0.625.
     "TANH": Fit(
-        smooth(lambda z: (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z), mp.mpf(0), mp.mpf("0.3907"), 4, 11, lambda z: z
+        smooth(lambda z: (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z),
+        mp.mpf(0),
+        mp.mpf("0.3907"),
+        4,
+        11,
+        lambda z: z,
     ),
     # erf(x) = x + x ERF(x²) for |x| < 0.9; the error counts against erf(x).
     "ERF": Fit(
-        smooth(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1), mp.mpf(0), mp.mpf("0.8101"), 5, 11, lambda z: mp.mpf("1.13")
+        smooth(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1),
+        mp.mpf(0),
+        mp.mpf("0.8101"),
+        5,
+        11,
+        lambda z: mp.mpf("1.13"),
     ),
     # erf(x) = 1 - exp(LOG_ERFC(x)) from 0.9 to where it rounds to 1; the error counts against 1.
     "LOG_ERFC": Fit(lambda x: mp.log(mp.erfc(x)), mp.mpf("0.9"), mp.mpf(4), 6, None, mp.erfc),
@@ -127,14 +156,21 @@ FITS = {
     # sin(r) = r - r³ SIN(r²), cos(r) = 1 - r²/2 + r⁴ COS(r²), tan(r) = r - r³ TAN(r²) for |r| <= π/4.
     "SIN": Fit(root_series(lambda x: -mp.sin(x), -1), zero, (pi / 4) ** 2 * 1.001, 2, 5, lambda z: z),
     "COS": Fit(
-        smooth(lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2), mp.mpf(0), (pi / 4) ** 2 * 1.001, 2, 5, lambda z: z**2
+        smooth(lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2),
+        mp.mpf(0),
+        (pi / 4) ** 2 * 1.001,
+        2,
+        5,
+        lambda z: z**2,
     ),
     "TAN": Fit(root_series(lambda x: -mp.tan(x), -1), zero, (pi / 4) ** 2 * 1.001, 5, 13, lambda z: z),
     # 2^r = 1 + r EXP2(r) for |r| <= ½.
     "EXP2": Fit(smooth(lambda r: (two**r - 1) / r), -half, half, 5, 11, lambda r: r / two**r),
     # log2(1 + f) = f + f LOG2(f) and log10(1 + f) = f/2 + f LOG10(f), on [1/√2, √2] - 1.
     "LOG2": Fit(rest_of_log(ln2, 1), 1 / sqrt2 - 1, sqrt2 - 1, 8, None, lambda f: ln2 * f / mp.log1p(f)),
-    "LOG10": Fit(rest_of_log(ln10, half), 1 / sqrt2 - 1, sqrt2 - 1, 8, None, lambda f: ln10 * f / mp.log1p(f)),
+    "LOG10": Fit(
+        rest_of_log(ln10, half), 1 / sqrt2 - 1, sqrt2 - 1, 8, None, lambda f: ln10 * f / mp.log1p(f)
+    ),
     # sinh(r) = r + r³ SINH(r²), cosh(r) = 1 + r² COSH(r²) for |r| <= ½.
     "SINH": Fit(root_series(mp.sinh), zero, one / 4 * 1.001, 2, 5, lambda z: z),
     "COSH": Fit(smooth(lambda z: (mp.cosh(mp.sqrt(z)) - 1) / z), zero, one / 4 * 1.001, 2, 6, lambda z: z),
@@ -145,51 +181,147 @@ FITS = {
     # arctanh(s) = s + s³ ARCTANH(s²) for |s| <= 0.268.
     "ARCTANH": Fit(root_series(mp.atanh), zero, mp.mpf("0.072"), 3, 8, lambda z: z),
     # sin(πf) / (πf) = 1 + f² SINC(f²) for |f| <= ½.
-    "SINC": Fit(
-        smooth(lambda z: (mp.sinc(pi * mp.sqrt(z)) - 1) / z), zero, one / 4, 3, 7, lambda z: z * 1.6
-    ),
+    "SINC": Fit(smooth(lambda z: (mp.sinc(pi * mp.sqrt(z)) - 1) / z), zero, one / 4, 3, 7, lambda z: z * 1.6),
     # (1 - h)^(-1/3) = 1 + h CBRT(h) for |h| <= 0.1021.
-    "CBRT": Fit(smooth(lambda h: ((1 - h) ** (-one / 3) - 1) / h), mp.mpf("-0.1021"), mp.mpf("0.1021"), 1, 5, lambda h: h),
+    "CBRT": Fit(
+        smooth(lambda h: ((1 - h) ** (-one / 3) - 1) / h),
+        mp.mpf("-0.1021"),
+        mp.mpf("0.1021"),
+        1,
+        5,
+        lambda h: h,
+    ),
     # erfc(a) = exp(-a²) q ERFC(q - 0.475) with q = 3 / (3 + a) for a >= ½.
-    "ERFC": Fit(lambda t: erfc_over_q(3, one, t + mp.mpf("0.475")), mp.mpf("-0.379"), mp.mpf("0.383"), 10, 21,
-                lambda t: 1 / erfc_over_q(3, one, t + mp.mpf("0.475")), "Wanted"),
+    "ERFC": Fit(
+        lambda t: erfc_over_q(3, one, t + mp.mpf("0.475")),
+        mp.mpf("-0.379"),
+        mp.mpf("0.383"),
+        10,
+        21,
+        lambda t: 1 / erfc_over_q(3, one, t + mp.mpf("0.475")),
+        "Wanted",
+    ),
     # ½ erfc(a/√2) = exp(-a²/2) q NDTR(q - 0.43) with q = 4 / (4 + a) for a >= 0.7.
-    "NDTR": Fit(lambda t: erfc_over_q(4, sqrt2, t + mp.mpf("0.43")) / 2, mp.mpf("-0.4299"), mp.mpf("0.4268"), 10, 23,
-                lambda t: 2 / erfc_over_q(4, sqrt2, t + mp.mpf("0.43")), "Wanted"),
+    "NDTR": Fit(
+        lambda t: erfc_over_q(4, sqrt2, t + mp.mpf("0.43")) / 2,
+        mp.mpf("-0.4299"),
+        mp.mpf("0.4268"),
+        10,
+        23,
+        lambda t: 2 / erfc_over_q(4, sqrt2, t + mp.mpf("0.43")),
+        "Wanted",
+    ),
     # ndtr(x) = ½ + x NDTR_NEAR(x²) for |x| < 0.7.
     "NDTR_NEAR": Fit(
-        smooth(lambda z: mp.erf(mp.sqrt(z / 2)) / mp.sqrt(z) / 2), zero, mp.mpf("0.4901"), 4, 9, lambda z: 4 * mp.sqrt(z), "Wanted"
+        smooth(lambda z: mp.erf(mp.sqrt(z / 2)) / mp.sqrt(z) / 2),
+        zero,
+        mp.mpf("0.4901"),
+        4,
+        9,
+        lambda z: 4 * mp.sqrt(z),
+        "Wanted",
     ),
     # erfinv(x) = x ERFINV_NEAR(x²) for |x| < 0.6. With w = -log(1 - x²) it is x ERFINV_LOW(w - 1.52) for w < 2.6,
     # x ERFINV_HIGH(w - 4.43) for w < 6.25, then x ERFINV_TAIL(√w - 3.3), and from √w = 4 on, where no float32 comes,
     # x ERFINV_END(√w - 5).
-    "ERFINV_NEAR": Fit(smooth(lambda z: mp.erfinv(mp.sqrt(z)) / mp.sqrt(z)), zero, mp.mpf("0.3601"), 7, 18,
-                       lambda z: mp.mpf("1.13"), "Wanted"),
-    "ERFINV_LOW": Fit(lambda t: erfinv_over_x(t + mp.mpf("1.52")), mp.mpf("-1.081"), mp.mpf("1.081"), 6, 16,
-                      lambda t: 1 / erfinv_over_x(t + mp.mpf("1.52")), "Wanted"),
-    "ERFINV_HIGH": Fit(lambda t: erfinv_over_x(t + mp.mpf("4.43")), mp.mpf("-1.831"), mp.mpf("1.831"), 7, 17,
-                       lambda t: 1 / erfinv_over_x(t + mp.mpf("4.43")), "Wanted"),
-    "ERFINV_TAIL": Fit(lambda t: erfinv_over_x((t + mp.mpf("3.3")) ** 2), mp.mpf("-0.801"), mp.mpf("0.8"), 8, 20,
-                       lambda t: 1 / erfinv_over_x((t + mp.mpf("3.3")) ** 2), "Wanted"),
-    "ERFINV_END": Fit(lambda t: erfinv_over_x((t + 5) ** 2), mp.mpf("-1.001"), mp.mpf("1.1"), None, 18,
-                      lambda t: 1 / erfinv_over_x((t + 5) ** 2), "Wanted"),
+    "ERFINV_NEAR": Fit(
+        smooth(lambda z: mp.erfinv(mp.sqrt(z)) / mp.sqrt(z)),
+        zero,
+        mp.mpf("0.3601"),
+        7,
+        18,
+        lambda z: mp.mpf("1.13"),
+        "Wanted",
+    ),
+    "ERFINV_LOW": Fit(
+        lambda t: erfinv_over_x(t + mp.mpf("1.52")),
+        mp.mpf("-1.081"),
+        mp.mpf("1.081"),
+        6,
+        16,
+        lambda t: 1 / erfinv_over_x(t + mp.mpf("1.52")),
+        "Wanted",
+    ),
+    "ERFINV_HIGH": Fit(
+        lambda t: erfinv_over_x(t + mp.mpf("4.43")),
+        mp.mpf("-1.831"),
+        mp.mpf("1.831"),
+        7,
+        17,
+        lambda t: 1 / erfinv_over_x(t + mp.mpf("4.43")),
+        "Wanted",
+    ),
+    "ERFINV_TAIL": Fit(
+        lambda t: erfinv_over_x((t + mp.mpf("3.3")) ** 2),
+        mp.mpf("-0.801"),
+        mp.mpf("0.8"),
+        8,
+        20,
+        lambda t: 1 / erfinv_over_x((t + mp.mpf("3.3")) ** 2),
+        "Wanted",
+    ),
+    "ERFINV_END": Fit(
+        lambda t: erfinv_over_x((t + 5) ** 2),
+        mp.mpf("-1.001"),
+        mp.mpf("1.1"),
+        None,
+        18,
+        lambda t: 1 / erfinv_over_x((t + 5) ** 2),
+        "Wanted",
+    ),
     # lgamma(1 + t) = t LGAMMA_ONE(t) on [-0.4, 0.6], lgamma(2 + t) = t LGAMMA_TWO(t) on [-0.58, 1.5].
-    "LGAMMA_ONE": Fit(smooth(lambda t: mp.loggamma(1 + t) / t), mp.mpf("-0.401"), mp.mpf("0.601"), 11, 26,
-                      lambda t: t / mp.loggamma(1 + t) if t else 1, "Wanted"),
-    "LGAMMA_TWO": Fit(smooth(lambda t: mp.loggamma(2 + t) / t), mp.mpf("-0.581"), mp.mpf("1.501"), 10, 24,
-                      lambda t: t / mp.loggamma(2 + t) if t else 1, "Wanted"),
+    "LGAMMA_ONE": Fit(
+        smooth(lambda t: mp.loggamma(1 + t) / t),
+        mp.mpf("-0.401"),
+        mp.mpf("0.601"),
+        11,
+        26,
+        lambda t: t / mp.loggamma(1 + t) if t else 1,
+        "Wanted",
+    ),
+    "LGAMMA_TWO": Fit(
+        smooth(lambda t: mp.loggamma(2 + t) / t),
+        mp.mpf("-0.581"),
+        mp.mpf("1.501"),
+        10,
+        24,
+        lambda t: t / mp.loggamma(2 + t) if t else 1,
+        "Wanted",
+    ),
     # lgamma(x) = (x - ½) log(x) - x + log(2π)/2 + LGAMMA_LARGE(1/x²)/x for x >= 3.5; the error counts against 1.
-    "LGAMMA_LARGE": Fit(lambda z: lgamma_rest(1 / mp.sqrt(z)), mp.mpf("1e-12"), mp.mpf("0.0817"), 2, 9, mp.sqrt, "Wanted"),
+    "LGAMMA_LARGE": Fit(
+        lambda z: lgamma_rest(1 / mp.sqrt(z)), mp.mpf("1e-12"), mp.mpf("0.0817"), 2, 9, mp.sqrt, "Wanted"
+    ),
     # digamma(x) = (x - root) DIGAMMA(x - 1.5) on [1, 2].
-    "DIGAMMA": Fit(smooth(lambda t: mp.digamma(t + 1.5) / (t + 1.5 - DIGAMMA_ROOT), DIGAMMA_ROOT - 1.5), -half, half, 9, 20,
-                   lambda t: (t + 1.5 - DIGAMMA_ROOT) / mp.digamma(t + 1.5), "Wanted"),
+    "DIGAMMA": Fit(
+        smooth(lambda t: mp.digamma(t + 1.5) / (t + 1.5 - DIGAMMA_ROOT), DIGAMMA_ROOT - 1.5),
+        -half,
+        half,
+        9,
+        20,
+        lambda t: (t + 1.5 - DIGAMMA_ROOT) / mp.digamma(t + 1.5),
+        "Wanted",
+    ),
     # digamma(x) = log(x) - 1/(2x) - DIGAMMA_LARGE(1/x²)/x² for x >= 2; the error counts against digamma(2).
     "DIGAMMA_LARGE": Fit(
         lambda z: (mp.log(1 / mp.sqrt(z)) - mp.sqrt(z) / 2 - mp.digamma(1 / mp.sqrt(z))) / z,
-        mp.mpf("1e-8"), one / 4, 6, 15, lambda z: 2.4 * z, "Wanted",
+        mp.mpf("1e-8"),
+        one / 4,
+        6,
+        15,
+        lambda z: 2.4 * z,
+        "Wanted",
     ),
     # πf cot(πf) = 1 + f² COT(f²) for |f| <= ½; the error counts against 1.
-    "COT": Fit(smooth(lambda z: (pi * mp.sqrt(z) * mp.cot(pi * mp.sqrt(z)) - 1) / z), zero, one / 4, 6, 13, lambda z: z, "Wanted"),
+    "COT": Fit(
+        smooth(lambda z: (pi * mp.sqrt(z) * mp.cot(pi * mp.sqrt(z)) - 1) / z),
+        zero,
+        one / 4,
+        6,
+        13,
+        lambda z: z,
+        "Wanted",
+    ),
 }
 
 
@@ -200,7 +332,9 @@ def minimax(f, weight, grid, degree):
     best = None
     for _ in range(40):
         coefficients, level = levelled(f, weight, grid, chosen)
-        errors = [w * (y - mp.polyval(coefficients[::-1], x)) for x, y, w in zip(grid, f, weight, strict=True)]
+        errors = [
+            w * (y - mp.polyval(coefficients[::-1], x)) for x, y, w in zip(grid, f, weight, strict=True)
+        ]
         worst = max(abs(e) for e in errors)
         if best is None or worst < best[1]:
             best = coefficients, worst
@@ -253,7 +387,10 @@ def rounded(fit, degree, dtype):
             tried.append(rounded_in_turn(grid, exact, weight, degree, dtype, sign))
 
     def error(coefficients):
-        return max(abs(w * (y - mp.polyval(coefficients[::-1], x))) for x, y, w in zip(grid, exact, weight, strict=True))
+        return max(
+            abs(w * (y - mp.polyval(coefficients[::-1], x)))
+            for x, y, w in zip(grid, exact, weight, strict=True)
+        )
 
     error_found, found = min((error(coefficients), coefficients) for coefficients in tried)
     return [dtype(c) for c in found], error_found
@@ -274,7 +411,9 @@ def rounded_in_turn(grid, exact, weight, degree, dtype, sign):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", help=f"of: {', '.join(FITS)}; default: all that are not in the file")
+    parser.add_argument(
+        "names", nargs="*", help=f"of: {', '.join(FITS)}; default: all that are not in the file"
+    )
     asked = parser.parse_args().names
     tables = read_tables()
     for name, fit in FITS.items():
@@ -291,9 +430,11 @@ def derive(name, fit):
             continue
         kind = kind if fit.kind == "Both" else np.float64
         coefficients, error = rounded(fit, getattr(fit, dtype), kind)
-        print(f"{name} {dtype}: degree {getattr(fit, dtype)}, error {float(error / np.finfo(dtype).eps * 2):.3g} of half an ulp")
-        lines = ",\n        ".join(str(c) for c in coefficients)
-        parts.append(f"    {dtype}=(\n        {lines},\n    ),\n")
+        print(
+            f"{name} {dtype}: degree {getattr(fit, dtype)}, error {float(error / np.finfo(dtype).eps * 2):.3g} of half an ulp"
+        )
+        lines = "\n".join(textwrap.wrap(", ".join(map(str, coefficients)) + ",", 110, initial_indent=" " * 8, subsequent_indent=" " * 8))
+        parts.append(f"    {dtype}=(\n{lines}\n    ),\n")
     return f"{name} = {fit.kind}(\n{''.join(parts)})\n"
 
 
@@ -304,7 +445,7 @@ def read_tables():
 
 def write_tables(tables):
     head = '"""Coefficients of polynomials, lowest power first. Made by scripts/vmath_coefficients.py."""\n\n'
-    head += "from numbagrad.jit.vmath_words import Both, Wanted\n\n"
+    head += "# fmt: off\nfrom numbagrad.jit.vmath_words import Both, Wanted\n\n"
     TABLES.write_text(head + "\n".join(tables[name] for name in FITS if name in tables))
 
 
