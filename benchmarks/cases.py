@@ -101,8 +101,16 @@ def reductions() -> Iterator[Case]:
     for name, program in REDUCTIONS.items():
         for mode, bounds in (("value", ()), ("forward+backward", NEVER_SLOWER)):
             yield Case(
-                name, "reductions 4096x1024 float32", mode, matrix, 4096, program, (0,),
-                bounds=(Bound("torch", 0.7), *bounds), tiny=4, tolerance=2e-4,
+                name,
+                "reductions 4096x1024 float32",
+                mode,
+                matrix,
+                4096,
+                program,
+                (0,),
+                bounds=(Bound("torch", 0.7), *bounds),
+                tiny=4,
+                tolerance=2e-4,
             )
 
 
@@ -119,8 +127,14 @@ def products() -> Iterator[Case]:
     for size, dtype in ((8, "float64"), (64, "float32"), (512, "float32"), (512, "float64")):
         for mode in ("value", "forward+backward"):
             yield Case(
-                f"matmul {size}x{size} {dtype}", "products", mode, two_matrices(dtype), size,
-                lambda xp, a, b: xp.matmul(a, b), (0, 1), bounds=NEVER_SLOWER if mode != "value" else (),
+                f"matmul {size}x{size} {dtype}",
+                "products",
+                mode,
+                two_matrices(dtype),
+                size,
+                lambda xp, a, b: xp.matmul(a, b),
+                (0, 1),
+                bounds=NEVER_SLOWER if mode != "value" else (),
                 tolerance=1e-3 if dtype == "float32" else 1e-10,
             )
 

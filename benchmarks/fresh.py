@@ -33,7 +33,10 @@ def child(task: str, library: str, **settings: str) -> dict[str, float]:
     settings = {"PYTHONDONTWRITEBYTECODE": "", **settings}
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.child", task, library],
-        cwd=ROOT, env=environ | settings, capture_output=True, text=True,
+        cwd=ROOT,
+        env=environ | settings,
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         raise RuntimeError(done.stderr.strip().rpartition("\n")[2])

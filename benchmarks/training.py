@@ -107,6 +107,4 @@ STEPS = {
 
 def training() -> Iterator[Case]:
     """One step on a batch of 64 images."""
-    yield Case(
-        "MLP 64-64-10, batch 64, float64", "training", "step", make, 64, own=STEPS, tiny=5, tolerance=1e-8
-    )
+    yield Case("MLP 64-64-10, batch 64, float64", "training", "step", make, 64, own=STEPS, tiny=5, tolerance=1e-8)

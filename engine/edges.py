@@ -46,9 +46,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     (tensor([2., 2.]),)
     """
     if not tensor.requires_grad:
-        raise RuntimeError(
-            "It is not possible to get the gradient edge for a Tensor that does not require gradients"
-        )
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
     return GradientEdge(tensor.grad_fn or AccumulateGrad(tensor), tensor.output_nr)
 
 

@@ -488,9 +488,7 @@ def _checked_tangents(ctx: FunctionCtx, node: Node, result: Any) -> Any:
     tangents = result if isinstance(result, tuple) else (result,)
     layouts = node.layout if type(node.layout) is tuple else (node.layout,)
     if len(tangents) != len(layouts):
-        raise RuntimeError(
-            f"{ctx.name}.jvp returned {len(tangents)} tangents, but forward has {len(layouts)} outputs"
-        )
+        raise RuntimeError(f"{ctx.name}.jvp returned {len(tangents)} tangents, but forward has {len(layouts)} outputs")
     for i, (t, l) in enumerate(zip(tangents, layouts, strict=True)):
         if t is not None and (not isinstance(t, Tensor) or t.shape != l.shape):
             got = t.shape if isinstance(t, Tensor) else type(t).__name__

@@ -159,9 +159,7 @@ def train(data: Data, backend: str, epochs: int, seed: int, report: Callable[...
     return run
 
 
-def train_epoch(
-    run: Run, data: Data, optimiser: SGD, rng: np.random.Generator, report: Callable[..., None]
-) -> None:
+def train_epoch(run: Run, data: Data, optimiser: SGD, rng: np.random.Generator, report: Callable[..., None]) -> None:
     """One pass over the training images."""
     start, seen, total = time.perf_counter(), 0, 0.0
     for chosen in batches(len(data.images), rng):
@@ -184,9 +182,7 @@ class Progress:
         self.live = sys.stdout.isatty()
         self.shown = 0.0
 
-    def __call__(
-        self, epoch: int, epochs: int, loss: float, right: float, speed: float, done: bool = False
-    ) -> None:
+    def __call__(self, epoch: int, epochs: int, loss: float, right: float, speed: float, done: bool = False) -> None:
         if self.quiet or not (done or self.is_due()):
             return
         line = (
@@ -276,9 +272,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     data = load(options.seed)
     need("matplotlib.figure", "matplotlib")
     backends = ["cpu", "reference"] if options.backend == "both" else [options.backend]
-    runs = [
-        train(data, name, options.epochs, options.seed, Progress(name, options.quiet)) for name in backends
-    ]
+    runs = [train(data, name, options.epochs, options.seed, Progress(name, options.quiet)) for name in backends]
     with ng.use_backend(backends[0]):
         draw(runs, data, file)
     for line in [f"wrote {file}", *map(summary, runs)]:

@@ -25,9 +25,7 @@ Build = Callable[..., Any]
 # ----- How they are made -----
 
 
-def _operation(
-    name: str, doc: str, arity: int, build: Build, returns: Callable[[Any], Any] = lambda t: t
-) -> Any:
+def _operation(name: str, doc: str, arity: int, build: Build, returns: Callable[[Any], Any] = lambda t: t) -> Any:
     """An intrinsic whose arguments are all of the narrowest type that came (except for booleans)."""
 
     def typed(*args: Any) -> Any:
@@ -40,9 +38,7 @@ def _operation(
 
         def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
             wanted = context.get_value_type(common)
-            return build(
-                builder, *(_converted(builder, v, a, wanted) for v, a in zip(values, args, strict=True))
-            )
+            return build(builder, *(_converted(builder, v, a, wanted) for v, a in zip(values, args, strict=True)))
 
         return returns(common)(*args), codegen
 
@@ -121,17 +117,13 @@ def _lost_by_halves(b: Any, x: Any, y: Any, product: Any) -> Any:
 
 def _halves(b: Any, x: Any) -> tuple[Any, Any]:
     mask = (
-        ir.Constant(ir.IntType(32), -(1 << 12))
-        if x.type == ir.FloatType()
-        else ir.Constant(ir.IntType(64), -(1 << 27))
+        ir.Constant(ir.IntType(32), -(1 << 12)) if x.type == ir.FloatType() else ir.Constant(ir.IntType(64), -(1 << 27))
     )
     high = _bit_cast(b, b.and_(_bit_cast(b, x), mask))
     return high, b.fsub(x, high)
 
 
-lost = named(
-    "lost", "x * y - product, exactly, for the product as it was rounded or a neighbour of it.", _lost
-)
+lost = named("lost", "x * y - product, exactly, for the product as it was rounded or a neighbour of it.", _lost)
 fcopysign = _operation("fcopysign", "|x| with the sign of y.", 2, _llvm("llvm.copysign"))
 
 
@@ -143,9 +135,7 @@ def _polynomial(evaluate: Build) -> Callable[..., Any]:
     def define(typingctx: Any, x: Any, *coefficients: Any) -> Any:
         def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
             terms = cgutils.unpack_tuple(builder, values[1], len(sig.args[1]))
-            return evaluate(
-                builder, values[0], [_converted(builder, c, types.float64, values[0].type) for c in terms]
-            )
+            return evaluate(builder, values[0], [_converted(builder, c, types.float64, values[0].type) for c in terms])
 
         return x(x, types.StarArgTuple.from_types(coefficients)), codegen
 
@@ -170,16 +160,12 @@ def _split_horner(builder: Any, x: Any, terms: list[Any]) -> Any:
 
 # One call for all terms: Numba takes 0.4 ms for each, and 1.5 ms for each nested fma.
 poly = named("poly", "c0 + c1 x + c2 x² + …, fast.", _polynomial(_split_horner))
-horner = named(
-    "horner", "The same by Horner's rule, which rounds less where x is not small.", _polynomial(_horner)
-)
+horner = named("horner", "The same by Horner's rule, which rounds less where x is not small.", _polynomial(_horner))
 
 
 # ----- Choices -----
 
-select = _operation(
-    "select", "y if c else z, of values that are both known.", 3, lambda b, c, y, z: b.select(c, y, z)
-)
+select = _operation("select", "y if c else z, of values that are both known.", 3, lambda b, c, y, z: b.select(c, y, z))
 both = _operation("both", "a and b, without a branch.", 2, lambda b, x, y: b.and_(x, y))
 either = _operation("either", "a or b, without a branch.", 2, lambda b, x, y: b.or_(x, y))
 

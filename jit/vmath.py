@@ -172,9 +172,7 @@ class _Writer:
 class _Scope:
     """One body in the course of being written."""
 
-    def __init__(
-        self, writer: _Writer, prefix: str, known: dict[str, Value], globals_: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, writer: _Writer, prefix: str, known: dict[str, Value], globals_: Mapping[str, Any]) -> None:
         self.writer = writer
         self.prefix = prefix
         self.known = known
@@ -233,9 +231,7 @@ class _Scope:
                 return self.choice(test, yes, no)
             case ast.Subscript(value=whole, slice=ast.Constant(value=index)):
                 return self.value(whole)[index]
-            case ast.Subscript(
-                value=whole, slice=ast.Slice(lower=ast.Constant(value=start), upper=None, step=None)
-            ):
+            case ast.Subscript(value=whole, slice=ast.Slice(lower=ast.Constant(value=start), upper=None, step=None)):
                 return self.value(whole)[start:]
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self.call(self.globals[name], name, [self.value(arg) for arg in args])

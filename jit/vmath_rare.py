@@ -28,9 +28,7 @@ def _beyond(name: str, doc: str, arity: int, limits: dict[types.Type, float]) ->
 
     def typed(*args: Any) -> Any:
         def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
-            rare = _Rare(
-                builder.module, name, values[0].type, arity, limits[args[0]], is_x86(context.codegen())
-            )
+            rare = _Rare(builder.module, name, values[0].type, arity, limits[args[0]], is_x86(context.codegen()))
             call = builder.call(rare.scalar(), values)
             # llvmlite knows only some attributes by name.
             set.add(call.attributes, f'"vector-function-abi-variant"="{rare.variants()}"')

@@ -61,9 +61,7 @@ class _Call:
         for i, g in enumerate(grads):
             if g is None and self.strict:
                 raise RuntimeError(independent.format(i))
-        return [
-            wrap(np.zeros(x.shape, x.dtype)) if g is None else g for g, x in zip(grads, self.inputs, strict=True)
-        ]
+        return [wrap(np.zeros(x.shape, x.dtype)) if g is None else g for g, x in zip(grads, self.inputs, strict=True)]
 
     def like_inputs(self, values: Sequence[Tensor]) -> Any:
         """One value per input, in a tuple if they were."""

@@ -194,9 +194,7 @@ for _op in (_share, _mean_of_tops):
 _max, _min = _extreme("max", np.max), _extreme("min", np.min)
 
 
-def _extreme_of(
-    op: Any, pair: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any
-) -> Tensor:
+def _extreme_of(op: Any, pair: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Tensor:
     """What `max` and `min` have in common; `pair` is the op that compares two."""
     name = op.name
     refuse_out(out, name)
@@ -572,9 +570,7 @@ def _extreme_number(
     """The extreme of what is not nan; nan where nothing is left."""
     x, numbers = _numbers(a)
     name = function.__name__
-    result = function(
-        masked(x, numbers, _nothing(x.dtype, name), f"nan{name}"), axis, out, keepdims, initial, where
-    )
+    result = function(masked(x, numbers, _nothing(x.dtype, name), f"nan{name}"), axis, out, keepdims, initial, where)
     axes = axes_of(axis, x.ndim)
     empty = ~np.any(numbers, axis=axes, keepdims=keepdims is not Unset and bool(keepdims))
     if initial is not Unset or not np.any(empty):

@@ -52,9 +52,7 @@ def _logsumexp(x, *, axes, keepdims):
 
 # In a sum of zeros every share is zero.
 _SHARE = s.exp(_x - s.where(s.equal(_total, -math.inf), 0, _total))
-LOGSUMEXP_PULL = RowProgram(
-    "logsumexp_backward", ("x",), (Stage(stores=(("out", _g * _SHARE),)),), rows=("g", "total")
-)
+LOGSUMEXP_PULL = RowProgram("logsumexp_backward", ("x",), (Stage(stores=(("out", _g * _SHARE),)),), rows=("g", "total"))
 
 
 @_logsumexp.vjp("x")

@@ -287,9 +287,7 @@ LENGTH = _length_program("euclidean_norm", _x, _ROOT)
 _SCALED = Stage(
     (Fold("largest", "max", s.absolute(_x)),), after=(("unit", s.where(symbol("largest") > 0, symbol("largest"), 1)),)
 )
-LENGTH_SCALED = _length_program(
-    "euclidean_norm_scaled", _x / symbol("unit"), _ROOT * symbol("unit"), (_SCALED,)
-)
+LENGTH_SCALED = _length_program("euclidean_norm_scaled", _x / symbol("unit"), _ROOT * symbol("unit"), (_SCALED,))
 
 
 @primitive(name="euclidean_norm")
@@ -328,9 +326,7 @@ def euclidean_norm(a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 @stands_for(np.average)
-def average(
-    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = Unset
-) -> Any:
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = Unset) -> Any:
     """Weighted mean over axes.
 
     Parameters

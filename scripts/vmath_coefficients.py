@@ -168,9 +168,7 @@ FITS = {
     "EXP2": Fit(smooth(lambda r: (two**r - 1) / r), -half, half, 5, 11, lambda r: r / two**r),
     # log2(1 + f) = f + f LOG2(f) and log10(1 + f) = f/2 + f LOG10(f), on [1/√2, √2] - 1.
     "LOG2": Fit(rest_of_log(ln2, 1), 1 / sqrt2 - 1, sqrt2 - 1, 8, None, lambda f: ln2 * f / mp.log1p(f)),
-    "LOG10": Fit(
-        rest_of_log(ln10, half), 1 / sqrt2 - 1, sqrt2 - 1, 8, None, lambda f: ln10 * f / mp.log1p(f)
-    ),
+    "LOG10": Fit(rest_of_log(ln10, half), 1 / sqrt2 - 1, sqrt2 - 1, 8, None, lambda f: ln10 * f / mp.log1p(f)),
     # sinh(r) = r + r³ SINH(r²), cosh(r) = 1 + r² COSH(r²) for |r| <= ½.
     "SINH": Fit(root_series(mp.sinh), zero, one / 4 * 1.001, 2, 5, lambda z: z),
     "COSH": Fit(smooth(lambda z: (mp.cosh(mp.sqrt(z)) - 1) / z), zero, one / 4 * 1.001, 2, 6, lambda z: z),
@@ -332,9 +330,7 @@ def minimax(f, weight, grid, degree):
     best = None
     for _ in range(40):
         coefficients, level = levelled(f, weight, grid, chosen)
-        errors = [
-            w * (y - mp.polyval(coefficients[::-1], x)) for x, y, w in zip(grid, f, weight, strict=True)
-        ]
+        errors = [w * (y - mp.polyval(coefficients[::-1], x)) for x, y, w in zip(grid, f, weight, strict=True)]
         worst = max(abs(e) for e in errors)
         if best is None or worst < best[1]:
             best = coefficients, worst
@@ -388,8 +384,7 @@ def rounded(fit, degree, dtype):
 
     def error(coefficients):
         return max(
-            abs(w * (y - mp.polyval(coefficients[::-1], x)))
-            for x, y, w in zip(grid, exact, weight, strict=True)
+            abs(w * (y - mp.polyval(coefficients[::-1], x))) for x, y, w in zip(grid, exact, weight, strict=True)
         )
 
     error_found, found = min((error(coefficients), coefficients) for coefficients in tried)
@@ -411,9 +406,7 @@ def rounded_in_turn(grid, exact, weight, degree, dtype, sign):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "names", nargs="*", help=f"of: {', '.join(FITS)}; default: all that are not in the file"
-    )
+    parser.add_argument("names", nargs="*", help=f"of: {', '.join(FITS)}; default: all that are not in the file")
     asked = parser.parse_args().names
     tables = read_tables()
     for name, fit in FITS.items():
@@ -433,7 +426,11 @@ def derive(name, fit):
         print(
             f"{name} {dtype}: degree {getattr(fit, dtype)}, error {float(error / np.finfo(dtype).eps * 2):.3g} of half an ulp"
         )
-        lines = "\n".join(textwrap.wrap(", ".join(map(str, coefficients)) + ",", 110, initial_indent=" " * 8, subsequent_indent=" " * 8))
+        lines = "\n".join(
+            textwrap.wrap(
+                ", ".join(map(str, coefficients)) + ",", 110, initial_indent=" " * 8, subsequent_indent=" " * 8
+            )
+        )
         parts.append(f"    {dtype}=(\n{lines}\n    ),\n")
     return f"{name} = {fit.kind}(\n{''.join(parts)})\n"
 

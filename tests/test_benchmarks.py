@@ -139,10 +139,25 @@ def test_process_that_died_is_started_again():
 # ----- Reporting -----
 
 ROWS = [
-    Row("one", "a*b", "value", "s", {"numbagrad": 2e-6, "torch": 4e-6}, {"torch": 0.5},
-        (Verdict("≤ 0.6x torch", 0.5, True, 0.6),), noise=1.1),
-    Row("one", "a|b", "value", "s", {"numbagrad": 3e-3, "torch": 2e-3}, {"torch": 1.5},
-        (Verdict("≤ 0.6x torch", 1.5, False, 0.6),)),
+    Row(
+        "one",
+        "a*b",
+        "value",
+        "s",
+        {"numbagrad": 2e-6, "torch": 4e-6},
+        {"torch": 0.5},
+        (Verdict("≤ 0.6x torch", 0.5, True, 0.6),),
+        noise=1.1,
+    ),
+    Row(
+        "one",
+        "a|b",
+        "value",
+        "s",
+        {"numbagrad": 3e-3, "torch": 2e-3},
+        {"torch": 1.5},
+        (Verdict("≤ 0.6x torch", 1.5, False, 0.6),),
+    ),
     Row("two", "memory", "", "MB", {"numbagrad": 1.25}, failed={"torch": "RuntimeError: gone"}),
 ]
 

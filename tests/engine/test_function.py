@@ -243,9 +243,7 @@ def fail(lib, made, *args, match, error=RuntimeError):
 )
 def test_wrong_gradients(lib, returned, match):
     ones = {1: [1.0, 1.0], 3: [1.0, 1.0, 1.0]}
-    made = define(
-        lib, lambda ctx, x, k: x * 2, lambda ctx, g: tuple(r and lib.const(ones[r]) for r in returned)
-    )
+    made = define(lib, lambda ctx, x, k: x * 2, lambda ctx, g: tuple(r and lib.const(ones[r]) for r in returned))
     if match is None:
         made.apply(lib.leaf([1.0]), 3).sum().backward()
     else:

@@ -170,9 +170,7 @@ def wrong_log(x):
     return ng.log(x)
 
 
-@pytest.mark.parametrize(
-    ("f", "at", "what"), [(wrong_root, -1.0, "nan"), (wrong_log, 0.0, "inf")]
-)
+@pytest.mark.parametrize(("f", "at", "what"), [(wrong_root, -1.0, "nan"), (wrong_log, 0.0, "inf")])
 @pytest.mark.usefixtures("anomaly")
 def test_the_first_value_that_is_not_finite_is_named(f, at, what):
     match = rf"Function '{f.__name__[6:] if f is wrong_log else 'sqrt'}' returned {what} values.*{marked(f.__name__)}"

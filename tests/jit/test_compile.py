@@ -187,9 +187,7 @@ def test_code_can_be_read_whether_compiled_or_loaded(empty_cache, monkeypatch):
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names processors of this family")
-@pytest.mark.parametrize(
-    ("cpu", "widest"), [("x86-64", "xmm"), ("haswell", "ymm"), ("skylake-avx512", "[yz]mm")]
-)
+@pytest.mark.parametrize(("cpu", "widest"), [("x86-64", "xmm"), ("haswell", "ymm"), ("skylake-avx512", "[yz]mm")])
 def test_code_for_another_processor(cpu, widest, empty_cache):
     kernel = compile_source(MULTIPLY, "multiply", void(*[Flat("f8")] * 3), target_cpu=cpu)
     found = set(re.findall(r"\b([xyz]mm)\d", kernel.asm()))
