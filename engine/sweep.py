@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _current: ContextVar[Sweep | None] = ContextVar("numbagrad_sweep", default=None)
 current_sweep = _current.get
-"""The sweep that runs the hook which asks."""
+"""The sweep that runs the hook or the op which asks."""
 
 
 class Sweep:
@@ -34,6 +34,7 @@ class Sweep:
     __slots__ = (
         "captured",
         "create_graph",
+        "fusing",
         "heap",
         "hooked",
         "keep",
@@ -55,6 +56,8 @@ class Sweep:
         self.leaves: dict[int, list[Any]] = {}
         self.hooked = create_graph
         """Whether someone besides the sweep may hold the gradients."""
+        self.fusing = False
+        """Whether an op may do the backward of the nodes that follow along with its own."""
         self.seeds: set[int] = set()
         self.leaf_ids: set[int] | None = None
         """id of the leaves that get gradients; None for all."""
@@ -109,6 +112,14 @@ class Sweep:
     # ------------------------------------------------------------------ the sweep
     def run(self) -> None:
         """Run the nodes until none has a gradient waiting."""
+        token = _current.set(self)
+        self.fusing = True
+        try:
+            self._run()
+        finally:
+            _current.reset(token)
+
+    def _run(self) -> None:
         heap, pending, leaves = self.heap, self.pending, self.leaves
         keep, plain = self.keep, self.needed is None
         add_into, deliver, own = arithmetic.add_into, self.deliver, not self.create_graph

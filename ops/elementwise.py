@@ -42,6 +42,7 @@ from numbagrad.jit.expr import (
 from numbagrad.jit.kernel import kernel_for
 from numbagrad.jit.mapping import Program
 from numbagrad.ops import fastpath
+from numbagrad.ops.fused_backward import run_fused
 from numbagrad.ops.operands import NUMBERS, OPERANDS, broadcast_shape, layout_at, operand, unbroadcast
 from numbagrad.ops.registry import NUMPY, Sampling, register
 from numbagrad.ops.saved import check_saved, saved_output, versions_of
@@ -314,6 +315,8 @@ class Plan:
         self.op = Elementwise(f"{op.name}_backward", params, exprs, conditions=op.conditions & set(saved_inputs))
         self.kernels = _new_table()
         self.save = self._make_save()
+        self.fusible = self if len(self.cotangents) == 1 and not self.flat else None
+        """What a fused backward may take in."""
         self.careful = Careful(self)
 
     def _formula(self, argument: int) -> ScalarExpr | None:
@@ -368,7 +371,11 @@ class Plan:
         return push(self.source, 0, node, tangents, saved)
 
     def general(self, node: Node, grad: Tensor) -> Sequence[Tensor | None]:
-        """The general way, for one output."""
+        """The general way, for one output. Large arrays may take the nodes that follow along."""
+        if node.layout.code < 0:
+            done = run_fused(node, grad)
+            if done is not None:
+                return done
         return self.general_several(node, [grad])
 
     def general_several(self, node: Node, grads: Sequence[Tensor]) -> Sequence[Tensor | None]:
@@ -434,6 +441,7 @@ class Careful:
     def __init__(self, plan: Plan) -> None:
         self.name = plan.name
         self.plan = plan
+        self.fusible = plan.fusible
         self.vjp = plan.general
         self.jvp = plan.jvp
 
