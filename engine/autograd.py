@@ -11,7 +11,7 @@ import numpy as np
 from numbagrad.engine.anomaly import anomaly_enabled, run_checked
 from numbagrad.engine.arithmetic import arithmetic
 from numbagrad.engine.edges import GradientEdge, tensor_at
-from numbagrad.engine.mode import _GradMode, enable_grad, no_grad, set_grad_enabled
+from numbagrad.engine.mode import _GradMode, enable_grad, no_grad, put_back, set_for_now, set_grad_enabled
 from numbagrad.engine.node import Edge, Node
 from numbagrad.engine.sweep import Sweep, _copy, _ours
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
@@ -79,6 +79,9 @@ def backward(
     if not targets:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     _commit_to(sweep, targets, _gradients_at(sweep, roots, seeds, targets))
+
+
+Tensor._run_backward = staticmethod(backward)
 
 
 def grad(
@@ -170,7 +173,8 @@ def leaf_gradients(
 # ---------------------------------------------------------------------- running
 def _run(sweep: Sweep, roots: Sequence[Tensor], seeds: Sequence[Tensor]) -> None:
     """Sweep from `roots`; leaf hooks have run after it, leaves are not written."""
-    with _GradMode(sweep.create_graph):
+    token = set_for_now(sweep.create_graph)
+    try:
         edges = sweep.roots = [edge_of(root) for root in roots]
         for edge, seed in zip(edges, seeds, strict=True):
             sweep.seeds.add(id(seed._data))
@@ -180,6 +184,8 @@ def _run(sweep: Sweep, roots: Sequence[Tensor], seeds: Sequence[Tensor]) -> None
         else:
             sweep.run()
         sweep.finish_leaves()
+    finally:
+        put_back(token)
 
 
 def _gradients_at(
@@ -244,6 +250,8 @@ def _batched(
 
 # ---------------------------------------------------------------------- checking
 def _tensors(given: Any, what: str) -> tuple[Tensor, ...]:
+    if type(given) is Tensor:
+        return (given,)
     items = (given,) if isinstance(given, (Tensor, GradientEdge)) else given
     if not isinstance(items, (list, tuple)) and not hasattr(items, "__iter__"):
         raise TypeError(f"{what} wants a Tensor or a sequence of them, got {type(given).__name__}")
@@ -277,6 +285,8 @@ def _seeds(roots: Sequence[Tensor], grads: Any, create_graph: bool) -> list[Tens
             raise RuntimeError(
                 f"element {i} of tensors does not require grad and does not have a grad_fn{_why_not(root)}"
             )
+    if grads is None and len(roots) == 1:
+        return [_seed(0, roots[0], None)]
     return [_seed(i, r, g) for i, (r, g) in enumerate(zip(roots, _sequence(grads, len(roots)), strict=True))]
 
 
@@ -290,7 +300,9 @@ def _seed(i: int, root: Tensor, given: Any) -> Tensor:
             )
         if root.dtype.kind == "c":
             raise RuntimeError("grad can be computed only for real scalar outputs but got complex; pass gradient=...")
-        return wrap(np.ones(root.shape, root.dtype))
+        ones = np.empty(root.shape, root.dtype)
+        ones.fill(1)
+        return wrap(ones)
     seed = given if isinstance(given, Tensor) else _as_tensor(given)
     if seed.shape != root.shape:
         raise RuntimeError(

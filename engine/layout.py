@@ -20,7 +20,8 @@ FAST_SIZE = 16384
 
 _INTERNED_AT_MOST = 4096
 _CODES = {dtype: code for code, dtype in enumerate(FAST_DTYPES)}
-_interned: dict[tuple[tuple[int, ...], np.dtype], Layout] = {}
+interned: dict[tuple[tuple[int, ...], np.dtype], Layout] = {}
+"""The layouts of dense arrays, by shape and dtype."""
 
 
 class Layout:
@@ -54,13 +55,13 @@ def layout_of(array: np.ndarray) -> Layout:
 def dense_layout(shape: tuple[int, ...], dtype: np.dtype) -> Layout:
     """The one layout that all C-contiguous arrays of this shape and dtype share."""
     key = (shape, dtype)
-    found = _interned.get(key)
+    found = interned.get(key)
     if found is None:
         # Identity only speeds things up, so forgetting all of them is always right.
-        if len(_interned) >= _INTERNED_AT_MOST:
-            _interned.clear()
+        if len(interned) >= _INTERNED_AT_MOST:
+            interned.clear()
         size = 1
         for n in shape:
             size *= n
-        found = _interned[key] = Layout(shape, dtype, size, True)
+        found = interned[key] = Layout(shape, dtype, size, True)
     return found

@@ -19,6 +19,9 @@ _before: ContextVar[tuple[bool, ...]] = ContextVar("numbagrad_grad_modes_before"
 grad_enabled = _enabled.get
 """Whether ops record a graph, for the hot path."""
 
+set_for_now, put_back = _enabled.set, _enabled.reset
+"""Set grad mode, and put back what was there: for the sweep, which does both in one function."""
+
 
 class Mode:
     """Grad mode as an attribute."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from numbagrad.engine.inference import is_inference_mode_enabled
-from numbagrad.engine.layout import Layout, layout_of
+from numbagrad.engine.layout import Layout, interned, layout_of
 from numbagrad.engine.node import AccumulateGrad, Edge, Hooks, Node, RemovableHandle, Storage, inference, mark_new
 
 _new = object.__new__
@@ -93,6 +93,8 @@ class Tensor:
     _storage: Storage | None
     _view: View | None
     _extra: LeafHooks | None
+    _run_backward: ClassVar[Callable[..., None]]
+    """`numbagrad.autograd.backward`, set where it is defined."""
 
     def __init__(self, data: Any, requires_grad: bool = False) -> None:
         if isinstance(data, Tensor):
@@ -417,10 +419,8 @@ class Tensor:
         >>> x.grad
         tensor([ 3., 30.])
         """
-        from numbagrad.engine.autograd import backward
-
         seed = None if gradient is None else (gradient,)
-        backward(self, seed, retain_graph, create_graph, inputs=inputs)
+        self._run_backward(self, seed, retain_graph, create_graph, inputs=inputs)
 
     # ------------------------------------------------------------------ copying
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
@@ -469,13 +469,11 @@ def wrap(array: np.ndarray) -> Tensor:
     """A Tensor around `array` itself: no copy, no history."""
     tensor = _new(Tensor)
     tensor._data = array
-    tensor._layout = layout_of(array)
+    # Most arrays are dense, aligned and of a known layout: that is `layout_of` without the calls.
+    known = interned.get((array.shape, array.dtype)) if array.flags.carray else None
+    tensor._layout = layout_of(array) if known is None else known
     tensor._requires_grad = False
-    tensor._grad = None
-    tensor._node = None
-    tensor._storage = None
-    tensor._view = None
-    tensor._extra = None
+    tensor._grad = tensor._node = tensor._storage = tensor._view = tensor._extra = None
     if inference:
         mark_new(tensor)
     return tensor

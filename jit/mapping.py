@@ -127,11 +127,25 @@ def _recipe(program: Program, operands: Sequence[Any], shape: tuple[int, ...], d
     if backend.current() == "reference":
         entry = _reference_entry(program, dtype)
         return lambda values, outs: entry(*values, *outs), False
+    singles = [i for i, a in enumerate(operands) if _is_single(a)]
+    if singles and 0 not in shape:
+        recipe, over_transposes = _recipe(program, _as_numbers(operands, singles), shape, dtype)
+        return lambda values, outs: recipe(_as_numbers(values, singles), outs), over_transposes
     arrays = [a for a in operands if isinstance(a, np.ndarray)]
     if shape and _all_fortran(arrays, shape):
         turned = [a.T if isinstance(a, np.ndarray) else a for a in operands]
         return _recipe_for_order(program, turned, shape[::-1], dtype), True
     return _recipe_for_order(program, operands, shape, dtype), False
+
+
+def _is_single(operand: Any) -> bool:
+    """Whether all items are one number in one place, as in the gradient of a sum."""
+    return isinstance(operand, np.ndarray) and operand.dtype.kind == "f" and not any(operand.strides)
+
+
+def _as_numbers(operands: Sequence[Any], singles: Sequence[int]) -> list[Any]:
+    """The operands with arrays of one number as that number, so that the rest may run flat."""
+    return [float(a.flat[0]) if i in singles else a for i, a in enumerate(operands)]
 
 
 def _all_fortran(arrays: Sequence[np.ndarray], shape: tuple[int, ...]) -> bool:

@@ -8,6 +8,7 @@ apart from the carry; products of float64 could overflow apart from it and stay 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -111,11 +112,11 @@ def _recur(a: np.ndarray, b: np.ndarray, axis: int, reverse: bool, lag: bool) ->
 def _run(kind: str, arrays: Sequence[np.ndarray], axis: int, reverse: bool) -> np.ndarray:
     x = arrays[0]
     n = x.shape[axis]
-    inner = int(np.prod(x.shape[axis + 1 :], dtype=np.intp))
+    inner = math.prod(x.shape[axis + 1 :])
     out = memory.empty(x.shape, x.dtype)
     blocks = -(-inner // COLUMNS)
     units, extent = x.size // (n * inner) * blocks, n * min(inner, COLUMNS)
-    entry = _kernel(kind, "rows" if inner == 1 else "columns", x.dtype.name, reverse)
+    entry = _kernel(kind, "rows" if inner == 1 else "columns", x.dtype, reverse)
 
     def call(first: int, last: int) -> None:
         extra = [] if inner == 1 else [inner, np.empty(COLUMNS)]
@@ -130,9 +131,10 @@ def _run(kind: str, arrays: Sequence[np.ndarray], axis: int, reverse: bool) -> n
 
 
 @functools.cache
-def _kernel(kind: str, loop: str, dtype: str, reverse: bool) -> Any:
+def _kernel(kind: str, loop: str, of: np.dtype, reverse: bool) -> Any:
     from numba.core import types
 
+    dtype = of.name
     item = getattr(types, dtype)
     arrays = [abi.Flat(item)] * (2 if kind.startswith("recurrence") else 1) + [abi.Flat(item, writable=True)]
     extra = [] if loop == "rows" else [types.int64, abi.Flat(types.float64)]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from numbagrad.engine.tensor import Tensor, wrap
+from numbagrad.jit import memory
 from numbagrad.ops.conversion import clone
+from numbagrad.ops.folding import sum_axes
 from numbagrad.ops.gathering import getitem, zeros
 from numbagrad.ops.operands import as_tensor, holds_tensor
 from numbagrad.ops.primitive import primitive
 from numbagrad.ops.registry import stands_for
-from numbagrad.ops.shape import Shape, broadcast_to, ravel, reshape, swapaxes
+from numbagrad.ops.shape import Shape, ravel, reshape, swapaxes
 
 _REVERSED = slice(None, None, -1)
 
@@ -188,16 +190,24 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tensor:
     axis = normalize_axis_index(axis, max(x.ndim, 1))
     counts = np.asarray(repeats._data if isinstance(repeats, Tensor) else repeats)
     if counts.size == 1 and x.ndim and counts.dtype.kind in "iu" and counts.item() >= 0:
-        return _repeat_all(x, counts.item(), axis)
+        return _repeat_all(x, times=counts.item(), axis=axis)
     places = np.repeat(np.arange(x.shape[axis]), counts)
     return getitem(x, (slice(None),) * axis + (places,))
 
 
-def _repeat_all(x: Tensor, times: int, axis: int) -> Tensor:
-    """Repeat by stretching a new axis: the gradient is a sum instead of a scatter."""
+@primitive(linear=True, name="repeat")
+def _repeat_all(x, *, times, axis):
+    """Each item so often, along one axis."""
     before, length, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
-    wide = broadcast_to(reshape(x, (*before, length, 1, *after)), (*before, length, times, *after))
-    return _owned(reshape(wide, (*before, length * times, *after)))
+    out = memory.empty((*before, length * times, *after), x.dtype)
+    out.reshape(*before, length, times, *after)[...] = x.reshape(*before, length, 1, *after)
+    return out
+
+
+@_repeat_all.vjp("x")
+def _(g, x_shape, times, axis):
+    # The gradient is a sum instead of a scatter.
+    return sum_axes(reshape(g, (*x_shape[: axis + 1], times, *x_shape[axis + 1 :])), axes=(axis + 1,), keepdims=False)
 
 
 @stands_for(np.tile)
@@ -227,14 +237,26 @@ def tile(A: Any, reps: Any) -> Tensor:
     ndim = max(x.ndim, len(times))
     times = (1,) * (ndim - len(times)) + times
     shape = (1,) * (ndim - x.ndim) + x.shape
-    thin = reshape(x, tuple(n for length in shape for n in (1, length)))
-    wide = broadcast_to(thin, tuple(n for pair in zip(times, shape, strict=True) for n in pair))
-    return _owned(reshape(wide, tuple(t * n for t, n in zip(times, shape, strict=True))))
+    return _tile_all(reshape(x, shape), times=times)
 
 
-def _owned(x: Tensor) -> Tensor:
-    """A tensor with memory of its own."""
-    return clone(x) if x._view is not None else x
+@primitive(linear=True, name="tile")
+def _tile_all(x, *, times):
+    """Copies of an array along each of its axes."""
+    out = memory.empty(tuple([t * n for t, n in zip(times, x.shape, strict=True)]), x.dtype)
+    out.reshape(_paired(times, x.shape))[...] = x.reshape(_paired((1,) * x.ndim, x.shape))
+    return out
+
+
+@_tile_all.vjp("x")
+def _(g, x_shape, times):
+    copies = tuple(2 * k for k, n in enumerate(times) if n != 1)
+    return reshape(sum_axes(reshape(g, _paired(times, x_shape)), axes=copies, keepdims=False), x_shape)
+
+
+def _paired(times: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
+    """Each axis split into copies and items."""
+    return tuple([n for pair in zip(times, shape, strict=True) for n in pair])
 
 
 @stands_for(np.resize)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from numbagrad.engine.anomaly import check_values
-from numbagrad.engine.layout import FAST_DTYPES, dense_layout, layout_of
+from numbagrad.engine.layout import FAST_DTYPES, FAST_SIZE, Layout, dense_layout, layout_of
 from numbagrad.engine.mode import mode
 from numbagrad.engine.node import Edge, Node, watches
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
@@ -126,6 +126,8 @@ class Elementwise:
         given = [v if type(v) is Tensor else operand(v, p) for v, p in zip(operands, self.params, strict=True)]
         if self.tables and any([type(v) is np.ndarray for v in operands]):  # noqa: C419 - a list is faster here
             return self.fast(*given)
+        if self.tables and any([_is_small_strided(v) for v in given]):  # noqa: C419
+            return self._call_small(given)
         key = tuple([_kind(v) for v in given])
         compute, shape = self._decided.get(key) or self._decide(key, given)
         values = [v._data if isinstance(v, Tensor) else v for v in given]
@@ -134,6 +136,13 @@ class Elementwise:
         if compute.kind in "fc" and mode.enabled:
             self._record(given, tensors)
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+    def _call_small(self, given: Sequence[Any]) -> Tensor:
+        """Small strided operands are copied: that costs less than finding out how to walk over them."""
+        out = self.fast(*[wrap(v._data.copy(order="C")) if _is_small_strided(v) else v for v in map(_bare, given)])
+        if out._layout.dtype.kind in "fc" and mode.enabled:
+            self._record(given, [out])
+        return out
 
     def _decide(self, key: tuple[Any, ...], given: Sequence[Any]) -> tuple[np.dtype, tuple[int, ...]]:
         """Dtype of the computation and shape of the result; kept for operands that may come again."""
@@ -372,7 +381,7 @@ class Plan:
 
     def general(self, node: Node, grad: Tensor) -> Sequence[Tensor | None]:
         """The general way, for one output. Large arrays may take the nodes that follow along."""
-        if node.layout.code < 0:
+        if node.layout.size > FAST_SIZE:
             done = run_fused(node, grad)
             if done is not None:
                 return done
@@ -407,7 +416,9 @@ class Plan:
             ]
             return self._recorded([*grads, *tensors], grads[0].dtype)
         values = [v._data if isinstance(v, Tensor) else v for v in (*grads, *saved)]
-        dtype = grads[0].dtype
+        dtype, layout = grads[0].dtype, grads[0]._layout
+        if layout.size <= FAST_SIZE and len(grads) == 1 and dtype in FAST_DTYPES and backend.current() == "cpu":
+            return self._results_small(values, layout)
         names = self.op.params
         values = [
             v if not isinstance(v, np.ndarray) else _cast(v, dtype, p in self.op.conditions)
@@ -415,18 +426,30 @@ class Plan:
         ]
         if dtype.kind == "c":
             return self._recorded([wrap(v) if isinstance(v, np.ndarray) else v for v in values], dtype)
-        layout = grads[0]._layout
         outs = self.op.evaluate(values, layout.shape, dtype)
-        self._resolve(dtype)
+        if dtype in FAST_DTYPES and len(self.cotangents) == 1:
+            self._entry(dtype)
         return [wrap(o) for o in outs]
 
-    def _resolve(self, dtype: np.dtype) -> None:
-        """Fill the fast table."""
-        if dtype in FAST_DTYPES and not self.op.conditions and len(self.cotangents) == 1:
-            code = FAST_DTYPES.index(dtype)
-            if self.kernels[code] is None:
-                numbers = [False, *(self.letter(source) == "N" for source in self.saves)]
-                self.kernels[code] = self.op.map.entry(dtype, numbers)
+    def _results_small(self, values: Sequence[Any], layout: Layout) -> Sequence[Tensor]:
+        """By the kernel for dense arrays of one shape; small arrays that are not so are copied."""
+        shape, dtype = layout.shape, layout.dtype
+        dense = [
+            _spread(v, shape, np.dtype(bool) if p in self.op.conditions else dtype) if isinstance(v, np.ndarray) else v
+            for v, p in zip(values, self.op.params, strict=True)
+        ]
+        outs = [np.empty(shape, dtype) for _ in self.computed]
+        if layout.size:
+            self._entry(dtype)(*dense, *outs)
+        return [wrap(o) for o in outs]
+
+    def _entry(self, dtype: np.dtype) -> Callable[..., Any]:
+        """The kernel over dense arrays of one shape, from the fast table."""
+        code = FAST_DTYPES.index(dtype)
+        if self.kernels[code] is None:
+            numbers = [False, *(self.letter(source) == "N" for source in self.saves)]
+            self.kernels[code] = self.op.map.entry(dtype, numbers)
+        return self.kernels[code]
 
     def _recorded(self, operands: Sequence[Any], dtype: np.dtype) -> Sequence[Tensor]:
         if dtype.kind == "c":
@@ -552,12 +575,31 @@ def _saved_name(op: Elementwise, kind: str, nr: int) -> str:
     return op.params[nr] if kind == "in" else f"out_{nr}"
 
 
+def _is_small_strided(value: Any) -> bool:
+    return type(value) is Tensor and not value._layout.dense and value._layout.size <= FAST_SIZE
+
+
+def _bare(value: Any) -> Any:
+    """The operand outside the graph."""
+    return wrap(value._data) if type(value) is Tensor and value._requires_grad else value
+
+
 def _kind(value: Any) -> Any:
     """What decisions on calls depend on: type of a number, shape and dtype of a tensor."""
     if not isinstance(value, Tensor):
         return type(value)
     layout = value._layout
     return layout if layout.dense else (layout.shape, layout.dtype)
+
+
+def _spread(array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """The array broadcast and cast into a dense one, unless it is that already."""
+    flags = array.flags
+    if array.shape == shape and array.dtype == dtype and flags.c_contiguous and flags.aligned:
+        return array
+    out = np.empty(shape, dtype)
+    out[...] = array
+    return out
 
 
 def _cast(array: np.ndarray, dtype: np.dtype, condition: bool) -> np.ndarray:

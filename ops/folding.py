@@ -122,6 +122,9 @@ def fold(
     numbers: Sequence[float] = (),
 ) -> Any:
     """One number per row: by the kernel for floats, by NumPy's function for other dtypes and empty arrays."""
+    if x.size <= _DENSE_AT_MOST and not x.flags.c_contiguous:
+        # That costs less than finding out how to walk over it.
+        x = x.copy(order="C")
     if x.dtype == HALF or (rows.runs_natively(x) and x.size and axes):
         return run(program, [x], axes, keepdims, numbers=numbers)[0]
     with np.errstate(all="ignore"):

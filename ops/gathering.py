@@ -193,7 +193,7 @@ class _Slicing(Viewing):
         if grad_enabled():
             return super()._run_rules(node, grad)
         layout = node.statics.layouts[0]
-        out = zeros(layout.shape, layout.dtype)
+        out = zeros(layout.shape, layout.dtype, grad.size)
         out[node.statics.settings["index"]] = grad._data
         return (wrap(out),)
 
@@ -204,9 +204,13 @@ def _copied(index: Any) -> Any:
     return index.copy() if isinstance(index, np.ndarray) else index
 
 
-def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Zeros, in memory that is kept for reuse if it is large."""
-    if math.prod(shape) * dtype.itemsize < memory.POOLED_FROM_BYTES:
+def zeros(shape: tuple[int, ...], dtype: Any, written: int | None = None) -> np.ndarray:
+    """Zeros, in memory that is kept for reuse if it is large.
+
+    Where few items are going to be `written`, fresh memory is better: the system zeroes its pages when they are used.
+    """
+    size = math.prod(shape)
+    if size * dtype.itemsize < memory.POOLED_FROM_BYTES or (written is not None and written * 8 < size):
         return np.zeros(shape, dtype)
     out = memory.empty(shape, dtype)
     out.fill(0)
@@ -244,7 +248,7 @@ def _(g, x_shape, index):
 
 
 def _write(g: np.ndarray, *, shape: tuple[int, ...], index: Any) -> np.ndarray:
-    out = zeros(shape, g.dtype)
+    out = zeros(shape, g.dtype, g.size)
     if isinstance(index, np.ndarray) and index.dtype.kind == "b" and index.shape == shape:
         out.reshape(-1)[index.reshape(-1).nonzero()[0]] = g
     else:
@@ -261,7 +265,7 @@ def _(g, index):
 
 
 def _add_up(g: np.ndarray, *, shape: tuple[int, ...], index: Any) -> np.ndarray:
-    out = zeros(shape, g.dtype)
+    out = zeros(shape, g.dtype, g.size)
     if out.size and g.size:
         places, width = _places(shape, index)
         scatter_add(places.reshape(-1), g.reshape(places.size, width), out.reshape(-1, width))

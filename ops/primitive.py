@@ -162,13 +162,16 @@ class Primitive:
     def __call__(self, *values: Any, **settings: Any) -> Any:
         tensors = [v if type(v) is Tensor else self._tensor(v, i) for i, v in enumerate(values)]
         result = self.forward(*[t._data for t in tensors], **settings)
-        handed = None
+        used = settings
         if type(result) is Handed:
-            result, handed = result.out, result.values
+            result, used = result.out, {**settings, **result.values}
         single = type(result) is not tuple
-        outs = [wrap(np.asarray(o)) for o in ((result,) if single else result)]
-        if any([t._requires_grad for t in tensors]) and grad_enabled():  # noqa: C419 - a list is faster here
-            self._record(tensors, outs, settings if handed is None else {**settings, **handed}, single)
+        outs = [wrap(o if type(o) is np.ndarray else np.asarray(o)) for o in ((result,) if single else result)]
+        for t in tensors:
+            if t._requires_grad:
+                if grad_enabled():
+                    self._record(tensors, outs, used, single)
+                break
         if self.view:
             self._note_views(outs, tensors[0], settings, single)
         return outs[0] if single else tuple(outs)
@@ -190,9 +193,9 @@ class Primitive:
     def _record(
         self, tensors: Sequence[Tensor], outs: Sequence[Tensor], settings: Mapping[str, Any], single: bool
     ) -> None:
-        edges = tuple([edge_of(t) if t._layout.dtype.kind in "fc" else None for t in tensors])
-        floating = [o._layout.dtype.kind in "fc" for o in outs]
-        if not any(floating) or edges.count(None) == len(edges):
+        edges = tuple([edge_of(t) for t in tensors])
+        floating = [nr for nr, o in enumerate(outs) if o._layout.dtype.kind in "fc"]
+        if not floating:
             return
         sources = self._sources(edges, len(outs))
         saved = tuple([tensors[nr] if kind == "in" else outs[nr]._data for kind, nr in sources])
@@ -200,10 +203,9 @@ class Primitive:
         node = Node(self, edges, saved, layout, Call(settings, [t._layout for t in tensors], sources))
         if saved:
             node.versions = versions_of(saved)
-        for nr, out in enumerate(outs):
-            if floating[nr]:
-                out._node = node if single else Edge(node, nr)
-                out._requires_grad = True
+        for nr in floating:
+            outs[nr]._node = node if single else Edge(node, nr)
+            outs[nr]._requires_grad = True
         if watches:
             check_values(node, tensors, outs)
 

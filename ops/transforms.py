@@ -33,8 +33,8 @@ class _Trace:
     def __init__(
         self, function: Callable[..., Any], argnum: Argnum, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> None:
-        self.numbers = _checked_argnums(function, argnum, args)
-        self.several = not isinstance(argnum, (int, np.integer))
+        self.several = type(argnum) is not int and not isinstance(argnum, (int, np.integer))
+        self.numbers = _checked_argnums(function, argnum if self.several else [argnum], args)
         chosen = [args[n] for n in self.numbers]
         self.given, self.rebuild = flatten(chosen)
         self.tensors = any([isinstance(leaf, Tensor) for leaf in self.given])  # noqa: C419 - a list is faster here
@@ -102,19 +102,22 @@ class _unchanged:
     def __exit__(self, *exc: object) -> None: ...
 
 
-def _checked_argnums(function: Callable[..., Any], argnum: Argnum, args: Sequence[Any]) -> list[int]:
-    numbers = [argnum] if isinstance(argnum, (int, np.integer)) else list(argnum)
-    for n in numbers:
+def _checked_argnums(function: Callable[..., Any], argnums: Any, args: Sequence[Any]) -> list[int]:
+    for n in argnums:
         if not isinstance(n, (int, np.integer)) or not -len(args) <= n < len(args):
             raise IndexError(
                 f"argnum {n!r} of {_name(function)}: it was called with {len(args)} positional arguments; "
                 "pass the argument by position to differentiate with respect to it"
             )
-    return [int(n) % len(args) for n in numbers]
+    return [int(n) % len(args) for n in argnums]
 
 
 def _variable(leaf: Any, function: Callable[..., Any]) -> Tensor:
     """A fresh tensor that requires grad, with the value of `leaf` and linked to it in the graph."""
+    if type(leaf) is np.ndarray and leaf.dtype.kind in "fc":
+        out = wrap(leaf)
+        out._requires_grad = True
+        return out
     if isinstance(leaf, Tensor) and leaf.requires_grad:
         return _alias(leaf)
     given = as_tensor(leaf, f"an argument of {_name(function)}")
@@ -169,7 +172,7 @@ def _scalar(result: Any, function: Callable[..., Any], what: str) -> Tensor:
 
 def _conjugated(grads: Sequence[Tensor]) -> list[Tensor]:
     """From the convention of ``.backward()`` to the derivative itself."""
-    return [conversion.conj(g) for g in grads]
+    return [conversion.conj(g) if g._layout.dtype.kind == "c" else g for g in grads]
 
 
 def grad(function: Callable[..., Any], argnum: Argnum = 0) -> Callable[..., Any]:
