@@ -47,6 +47,7 @@ from numbagrad.jit.compile import stats
 from numbagrad.jit.team import get_num_threads, set_num_threads
 from numbagrad.ops import *
 from numbagrad.ops.checkpoint import CheckpointError, checkpoint
+from numbagrad.ops.scalar_functions import elementwise
 
 try:
     __version__ = _version("numbagrad")
@@ -65,6 +66,7 @@ _OWN = [
     "autograd",
     "checkpoint",
     "current_backend",
+    "elementwise",
     "enable_grad",
     "get_num_threads",
     "graph",
