@@ -90,4 +90,8 @@ def __getattr__(name: str) -> object:
         from importlib import import_module
 
         return import_module("numbagrad.numpy")
+    if name == "bfloat16":
+        from numbagrad.jit.storage import dtype_of
+
+        return dtype_of("bfloat16").type
     raise AttributeError(f"module 'numbagrad' has no attribute {name!r}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.layout import kind_of
 from numbagrad.engine.node import Node, watches
 from numbagrad.engine.sweep import Sweep
 from numbagrad.engine.tensor import Tensor
@@ -136,7 +137,7 @@ def check_values(node: Node | None, given: Sequence[Any], outs: Sequence[Any]) -
 def _fault(value: Any) -> str | None:
     """What is not finite in a tensor, array or number."""
     array = value._data if isinstance(value, Tensor) else np.asarray(value)
-    if array.dtype.kind not in "fc" or np.isfinite(array).all():
+    if kind_of(array.dtype) not in "fc" or np.isfinite(array).all():
         return None
     return "nan" if np.isnan(array).any() else "inf"
 

@@ -11,6 +11,7 @@ import numpy as np
 from numbagrad.engine.anomaly import anomaly_enabled, run_checked
 from numbagrad.engine.arithmetic import arithmetic
 from numbagrad.engine.edges import GradientEdge, tensor_at
+from numbagrad.engine.layout import kind_of
 from numbagrad.engine.mode import _GradMode, enable_grad, no_grad, put_back, set_for_now, set_grad_enabled
 from numbagrad.engine.node import Edge, Node
 from numbagrad.engine.sweep import Sweep, _copy, _ours
@@ -322,13 +323,13 @@ def _as_tensor(value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
     array = np.array(value)
-    if array.dtype.kind not in "fciub":
+    if kind_of(array.dtype) not in "fciub":
         raise TypeError(f"a gradient must be a Tensor or an array of numbers, got {type(value).__name__}")
     return wrap(array)
 
 
 def _why_not(tensor: Tensor) -> str:
-    if tensor.dtype.kind not in "fc":
+    if tensor._layout.kind not in "fc":
         return f": its dtype is {tensor.dtype}, and only floating and complex tensors can"
     return (
         ": it was made without requires_grad, detached, computed under no_grad, or from inputs that do not require grad"

@@ -138,7 +138,7 @@ class FunctionCtx:
             return arithmetic.transposed_jvp(self, node, tangents)
         given: list[Any] = [None] * len(self.needs_input_grad)
         for place, layout, tangent in zip(self._places, self._inputs, tangents, strict=True):
-            zeros = self._materialize and tangent is None and layout.dtype.kind in "fc"
+            zeros = self._materialize and tangent is None and layout.kind in "fc"
             given[place] = wrap(np.zeros(layout.shape, layout.dtype)) if zeros else tangent
         self._pushing = bool(self.saved_for_forward)
         try:
@@ -389,7 +389,7 @@ def _versions(ctx: FunctionCtx, saved: Sequence[Any], results: Sequence[Any]) ->
 
 
 def _is_floating(out: Any) -> bool:
-    return isinstance(out, Tensor) and out._layout.dtype.kind in "fc"
+    return isinstance(out, Tensor) and out._layout.kind in "fc"
 
 
 def _connect(result: Tensor, node: Any, dirty: bool) -> None:

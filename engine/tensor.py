@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from numbagrad.engine.inference import is_inference_mode_enabled
-from numbagrad.engine.layout import Layout, interned, layout_of
+from numbagrad.engine.layout import Layout, interned, kind_of, layout_of
 from numbagrad.engine.node import AccumulateGrad, Edge, Hooks, Node, RemovableHandle, Storage, inference, mark_new
 
 _new = object.__new__
@@ -232,7 +232,7 @@ class Tensor:
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
                 "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
-        if wanted and self._layout.dtype.kind not in "fc":
+        if wanted and self._layout.kind not in "fc":
             raise RuntimeError(
                 "only Tensors of floating point and complex dtype can require gradients: this one has dtype "
                 f"{self._layout.dtype}; convert it first, as in x.astype(float)"
@@ -303,7 +303,7 @@ class Tensor:
     @data.setter
     def data(self, value: Any) -> None:
         array = value._data if isinstance(value, Tensor) else np.asarray(value)
-        if self._requires_grad and array.dtype.kind not in "fc":
+        if self._requires_grad and kind_of(array.dtype) not in "fc":
             raise RuntimeError(f"data of a tensor that requires grad must be floating or complex, got {array.dtype}")
         self._data = array
         self._layout = layout_of(array)

@@ -29,6 +29,8 @@ from numba.core.typing.templates import bound_function, infer_getattr, infer_glo
 from numba.extending import NativeValue, intrinsic, unbox
 from numba.np.numpy_support import as_dtype, from_dtype
 
+from numbagrad.jit import storage
+
 # A kernel over fewer items keeps the interpreter lock: letting go and taking it back costs 28 ns.
 GIL_ITEMS = 16384
 
@@ -92,10 +94,15 @@ class Pointer(Memory):
 
 
 def _item_type(dtype: Any) -> types.Type:
-    item = dtype if isinstance(dtype, types.Type) else from_dtype(np.dtype(dtype))
-    if not isinstance(item, types.Number | types.Boolean):
+    item = dtype if isinstance(dtype, types.Type) else _type_of(dtype)
+    if not isinstance(item, types.Number | types.Boolean | storage.Storage):
         raise TypeError(f"kernels take arrays of booleans or numbers, got items of type {item}")
     return item
+
+
+def _type_of(dtype: Any) -> types.Type:
+    name = dtype if isinstance(dtype, str) and dtype in storage.TYPES else np.dtype(dtype).name
+    return storage.kernel_type(name) if name in storage.TYPES else from_dtype(np.dtype(dtype))
 
 
 @register_default(Flat)
@@ -132,7 +139,7 @@ class _MemoryAttributes(templates.AttributeTemplate):
 class _GetItem(templates.AbstractTemplate):
     def generic(self, args: tuple[types.Type, ...], kws: dict[str, Any]) -> Any:
         if isinstance(args[0], Flat | Pointer) and isinstance(args[1], types.Integer):
-            return signature(args[0].dtype, args[0], types.uintp)
+            return signature(storage.value_type(args[0].dtype), args[0], types.uintp)
         return None
 
 
@@ -140,7 +147,7 @@ class _GetItem(templates.AbstractTemplate):
 class _SetItem(templates.AbstractTemplate):
     def generic(self, args: tuple[types.Type, ...], kws: dict[str, Any]) -> Any:
         if isinstance(args[0], Flat | Pointer) and isinstance(args[1], types.Integer):
-            return signature(types.none, args[0], types.uintp, args[0].dtype)
+            return signature(types.none, args[0], types.uintp, storage.value_type(args[0].dtype))
         return None
 
 
@@ -159,13 +166,13 @@ def _at(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 @lower_builtin(operator.getitem, Memory, types.uintp)
 def _get(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     place = _item_place(context, builder, sig.args[0], args[0], args[1])
-    return context.unpack_value(builder, sig.args[0].dtype, place)
+    return _read(context, builder, sig.args[0].dtype, place)
 
 
 @lower_builtin(operator.setitem, Memory, types.uintp, types.Any)
 def _set(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     place = _item_place(context, builder, sig.args[0], args[0], args[1])
-    context.pack_value(builder, sig.args[0].dtype, args[2], place)
+    _write(context, builder, sig.args[0].dtype, args[2], place)
     return context.get_dummy_value()
 
 
@@ -177,9 +184,9 @@ def load(typingctx: Any, memory: Any, byte_offset: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         place = _byte_place(context, builder, sig.args[0], args[0], args[1])
-        return context.unpack_value(builder, sig.args[0].dtype, place)
+        return _read(context, builder, sig.args[0].dtype, place)
 
-    return memory.dtype(memory, types.intp), codegen
+    return storage.value_type(memory.dtype)(memory, types.intp), codegen
 
 
 @intrinsic
@@ -190,10 +197,39 @@ def store(typingctx: Any, memory: Any, byte_offset: Any, value: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         place = _byte_place(context, builder, sig.args[0], args[0], args[1])
-        context.pack_value(builder, sig.args[0].dtype, args[2], place)
+        _write(context, builder, sig.args[0].dtype, args[2], place)
         return context.get_dummy_value()
 
-    return types.void(memory, types.intp, memory.dtype), codegen
+    return types.void(memory, types.intp, storage.value_type(memory.dtype)), codegen
+
+
+def _read(context: Any, builder: Any, item: types.Type, place: Any) -> Any:
+    if isinstance(item, storage.Storage):
+        return storage.load(context, builder, item, place)
+    return context.unpack_value(builder, item, place)
+
+
+def _write(context: Any, builder: Any, item: types.Type, value: Any, place: Any) -> None:
+    if isinstance(item, storage.Storage):
+        storage.store(context, builder, item, value, place)
+    else:
+        context.pack_value(builder, item, value, place)
+
+
+@intrinsic
+def as_stored(typingctx: Any, memory: Any, value: Any) -> Any:
+    """`as_stored(x, v)` is the number v as an item of x would hold it."""
+    if not isinstance(memory, Memory):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        item = sig.args[0].dtype
+        if not isinstance(item, storage.Storage):
+            return args[1]
+        return storage.widened(context, builder, item, storage.rounded(context, builder, item, args[1]))
+
+    kind = storage.value_type(memory.dtype)
+    return kind(memory, kind), codegen
 
 
 def _struct(context: Any, builder: Any, ty: Memory, value: Any) -> Any:
@@ -398,15 +434,20 @@ def _has_dtype(builder: ir.IRBuilder, descr: Any, item: types.Type) -> Any:
     number = _field(builder, descr, _DtypeFields.type_num.offset, _INT)
     order = _field(builder, descr, _DtypeFields.byteorder.offset, ir.IntType(8))
     same = cgutils.false_bit
-    for code in _type_numbers(as_dtype(item)):
-        same = builder.or_(same, builder.icmp_unsigned("==", number, ir.Constant(_INT, code)))
+    for code in _type_numbers(builder, item):
+        same = builder.or_(same, builder.icmp_unsigned("==", number, code))
     native = builder.icmp_unsigned("!=", order, ir.Constant(ir.IntType(8), _SWAPPED))
     return builder.and_(same, native)
 
 
-def _type_numbers(dtype: np.dtype) -> set[int]:
-    candidates = map(np.dtype, "?bBhHiIlLqQfdFD")
-    return {c.num for c in candidates if (c.kind, c.itemsize) == (dtype.kind, dtype.itemsize)}
+def _type_numbers(builder: ir.IRBuilder, item: types.Type) -> list[Any]:
+    if item == storage.BFLOAT16:
+        name = storage.BFLOAT16_NUMBER
+        return [builder.load(builder.module.globals.get(name) or ir.GlobalVariable(builder.module, _INT, name))]
+    dtype = np.dtype("float16") if item == storage.FLOAT16 else as_dtype(item)
+    candidates = map(np.dtype, "?bBhHiIlLqQefdFD")
+    found = {c.num for c in candidates if (c.kind, c.itemsize) == (dtype.kind, dtype.itemsize)}
+    return [ir.Constant(_INT, number) for number in sorted(found)]
 
 
 def _complain(api: Any, obj: Any, message: str, shown: Any = None) -> None:

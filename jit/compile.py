@@ -27,7 +27,7 @@ from numba.core import codegen, compiler, registry, serialize, sigutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
 
-from numbagrad.jit import abi, cache
+from numbagrad.jit import abi, cache, storage
 
 _VERSIONS = (sys.implementation.cache_tag, numba.__version__, llvmlite.__version__, np.__version__)
 # What these offer is settled by their versions, which are in every hash.
@@ -206,7 +206,7 @@ def _request(
     noalias: bool,
 ) -> _Request:
     used = {key: _identity(value) for key, value in sorted(namespace.items())}
-    ours = _file_hash(abi.__name__), _file_hash(__name__)
+    ours = [_file_hash(name) for name in (abi.__name__, storage.__name__, __name__)]
     numbas = [str(getattr(numba.config, name, None)) for name in _NUMBA_SETTINGS]
     options = str(signature), sorted(fastmath), target_cpu, noalias, numbas
     content = hashlib.sha256(repr((_VERSIONS, ours, source, name, used, options)).encode()).hexdigest()

@@ -18,11 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from numbagrad.jit import abi, compile, reference, render
+from numbagrad.jit import abi, compile, reference, render, storage
 from numbagrad.jit.expr import ScalarExpr, symbol
 
 DTYPES = ("float64", "float32")
 """Dtypes that kernels compute in."""
+
+FLOATS = (*DTYPES, *storage.TYPES)
+"""Dtypes of the arrays that kernels take as numbers; those of 16 bits are computed with in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ _NAMESPACE = {
     "release_gil": abi.release_gil,
     "acquire_gil": abi.acquire_gil,
     "load": abi.load,
+    "as_stored": abi.as_stored,
 }
 
 
@@ -125,12 +129,12 @@ def _signature(spec: KernelSpec) -> Any:
     flat = spec.loop == "flat"
     args: list[Any] = [] if flat else [abi.Flat(types.int64)]
     for i in spec.inputs:
-        kind = getattr(types, "boolean" if i.dtype == "bool" else i.dtype)
+        kind = storage.kernel_type(i.dtype)
         if i.mode == "number":
-            args.append(kind)
+            args.append(storage.value_type(kind))
         else:
             args.append(abi.Flat(kind) if flat else abi.Strided(kind))
-    args += [abi.Flat(getattr(types, "boolean" if o == "bool" else o), writable=True) for o in spec.outputs]
+    args += [abi.Flat(storage.kernel_type(o), writable=True) for o in spec.outputs]
     return types.void(*args)
 
 
@@ -141,6 +145,18 @@ def _source(spec: KernelSpec, definitions: Mapping[str, Callable[..., ScalarExpr
     return (_flat_source if spec.loop == "flat" else _nested_source)(spec, lines)
 
 
+def itemsize_of(dtype: str) -> int:
+    """Bytes of an item of a dtype, by name."""
+    return 2 if dtype in storage.TYPES else np.dtype(dtype).itemsize
+
+
+def _stored_numbers(spec: KernelSpec) -> list[str]:
+    """A number beside arrays of 16 bits counts as one of their items."""
+    if not spec.outputs or spec.outputs[0] not in storage.TYPES:
+        return []
+    return [f"    v_{i.name} = as_stored(out0_, v_{i.name})" for i in spec.inputs if i.mode == "number"]
+
+
 def _flat_source(spec: KernelSpec, body: list[str]) -> str:
     arrays = [i for i in spec.inputs if i.mode != "number"]
     params = [f"{i.name}_" if i.mode != "number" else f"v_{i.name}" for i in spec.inputs]
@@ -149,7 +165,7 @@ def _flat_source(spec: KernelSpec, body: list[str]) -> str:
     text = [f"def {_identifier(spec)}({', '.join(params)}):", "    n = out0_.size"]
     if sizes:
         text += [f"    if {' or '.join(sizes)}:", "        raise ValueError('arrays of a flat kernel differ in size')"]
-    text += ["    gil = release_gil(n)", "    for i in range(n):"]
+    text += [*_stored_numbers(spec), "    gil = release_gil(n)", "    for i in range(n):"]
     text += [f"        v_{i.name} = {i.name}_[i]" for i in arrays]
     text += [f"        {line}" for line in body]
     return "\n".join([*text, "    acquire_gil(gil)", ""])
@@ -164,6 +180,7 @@ def _nested_source(spec: KernelSpec, body: list[str]) -> str:
     text = [
         f"def {_identifier(spec)}({', '.join(params)}):",
         "    first, last, n, axes = loop[0], loop[1], loop[2], loop[3]",
+        *_stored_numbers(spec),
         "    gil = release_gil(uintp((last - first) * n))",
         "    for row in range(first, last):",
         "        rest = row",
@@ -185,7 +202,7 @@ def _nested_source(spec: KernelSpec, body: list[str]) -> str:
         if i.mode == "single":
             text.append(f"        v_{i.name} = row_{i.name}[uintp(0)]")
     for k, dtype in enumerate(spec.outputs):
-        text.append(f"        out{k}_row = out{k}_.at(row * n * {np.dtype(dtype).itemsize})")
+        text.append(f"        out{k}_row = out{k}_.at(row * n * {itemsize_of(dtype)})")
     text.append("        for i in range(uintp(n)):")
     for i in arrays:
         if i.mode == "dense":

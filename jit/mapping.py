@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from numbagrad.jit import backend, memory, team
+from numbagrad.jit import backend, memory, storage, team
 from numbagrad.jit.expr import CHEAP, ScalarExpr, topological
 from numbagrad.jit.kernel import Input, KernelSpec, kernel_for
 from numbagrad.jit.reference import evaluate
@@ -52,7 +52,8 @@ class Program:
             Input(name, "bool" if name in self.conditions else dtype, mode)
             for name, mode in zip(self.inputs, modes, strict=True)
         )
-        return KernelSpec(self.name, loop, inputs, self.exprs, (dtype,) * len(self.exprs), dtype)
+        outputs = (dtype,) * len(self.exprs)
+        return KernelSpec(self.name, loop, inputs, self.exprs, outputs, storage.compute_name(dtype))
 
 
 Recipe = Callable[[Sequence[Any], Sequence[np.ndarray]], None]
@@ -98,7 +99,7 @@ class Map:
             Arrays of `dtype` (bool for conditions) that broadcast to `shape`, or Python numbers.
         shape : tuple of int
         dtype : dtype
-            float32 or float64: of the computation and of the results.
+            A float: of the results, and of the computation unless it has 16 bits.
         out : sequence of ndarray, optional
             C-contiguous arrays of `shape` and `dtype` for the results.
         """
@@ -253,14 +254,20 @@ def _modes(operands: Sequence[Any], strides: Sequence[list[int]]) -> list[str]:
 
 
 def _reference_entry(program: Program, dtype: np.dtype) -> Callable[..., None]:
+    compute = storage.compute_dtype(dtype)
+
+    def value(a: Any) -> Any:
+        if isinstance(a, np.ndarray):
+            return a.astype(compute, copy=False) if a.dtype == dtype else a
+        with np.errstate(over="ignore"):
+            return compute.type(dtype.type(a))
+
     def entry(*arrays: Any) -> None:
         count = len(program.inputs)
-        values = {
-            name: a if isinstance(a, np.ndarray) else dtype.type(a)
-            for name, a in zip(program.inputs, arrays[:count], strict=True)
-        }
-        results = evaluate(program.exprs, values, dtype, kernel_for.definitions)
-        for o, r in zip(arrays[count:], results, strict=True):
-            o[...] = r
+        values = {name: value(a) for name, a in zip(program.inputs, arrays[:count], strict=True)}
+        results = evaluate(program.exprs, values, compute, kernel_for.definitions)
+        with np.errstate(over="ignore"):
+            for o, r in zip(arrays[count:], results, strict=True):
+                o[...] = r
 
     return entry

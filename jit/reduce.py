@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from numbagrad.jit import abi, compile, folds, render
-from numbagrad.jit.expr import ScalarExpr, symbols
-from numbagrad.jit.kernel import DTYPES, kernel_for
+from numbagrad.jit import abi, compile, folds, render, storage
+from numbagrad.jit.expr import ScalarExpr, substitute, symbol, symbols
+from numbagrad.jit.kernel import FLOATS, itemsize_of, kernel_for
 
 BLOCK = 1024
 """Items that are summed in their own precision before float64 takes over."""
@@ -146,10 +146,35 @@ class RowProgram:
         """Whether parts of a row can be folded apart."""
         return len(self.stages) == 1 and not self.stored and not self.counts
 
+    def storing_once(self) -> RowProgram:
+        """The same with what is stored twice computed again instead, because 16 bits would round it in between."""
+        last = {name: k for k, stage in enumerate(self.stages) for name, _ in stage.stores}
+        known: dict[ScalarExpr, ScalarExpr] = {}
+        stages = []
+        for k, stage in enumerate(self.stages):
+            stores, made = _substituted(stage.stores, known), _substituted([(f, f.expr) for f in stage.folds], known)
+            stages.append(
+                Stage(
+                    tuple(Fold(f.name, f.kind, e) for f, e in made),
+                    tuple(pair for pair in stores if last[pair[0]] == k),
+                    stage.after,
+                )
+            )
+            known |= {symbol(name): e for name, e in stores if last[name] > k}
+        once = RowProgram(self.name, self.items, tuple(stages), self.results, self.rows, self.numbers)
+        assert once.stored == self.stored, "outputs would change places"
+        return once
+
     def folds_only(self) -> RowProgram:
         """The program for parts of rows: it puts out the folds themselves."""
         (stage,) = self.stages
         return _folds_only(self.name, self.items, self.rows, stage.folds)
+
+
+def _substituted(pairs: Sequence[tuple[Any, ScalarExpr]], known: dict[ScalarExpr, ScalarExpr]) -> list[Any]:
+    if not pairs:
+        return []
+    return list(zip((name for name, _ in pairs), substitute([e for _, e in pairs], known), strict=True))
 
 
 @functools.cache
@@ -170,12 +195,13 @@ class RowKernel:
     """
 
     def __init__(self, program: RowProgram, loop: str, dtype: str, wide: bool) -> None:
-        if loop not in _WRITERS or dtype not in DTYPES:
-            raise ValueError(f"no {loop} kernel for {dtype}, only {', '.join(_WRITERS)} for {', '.join(DTYPES)}")
-        self.program = program
+        if loop not in _WRITERS or dtype not in FLOATS:
+            raise ValueError(f"no {loop} kernel for {dtype}, only {', '.join(_WRITERS)} for {', '.join(FLOATS)}")
+        self.program = program = program.storing_once() if dtype in storage.TYPES else program
         self.name = f"{program.name}_{loop}"
         self.loop = loop
-        self.dtype = dtype
+        self.stored_dtype = dtype
+        self.dtype = storage.compute_name(dtype)
         self.result_dtype = "float64" if wide else dtype
         writer = _WRITERS[loop](self)
         self.source = writer.source()
@@ -195,13 +221,14 @@ class RowKernel:
         from numba.core import types
 
         program = self.program
-        flat, item, result = abi.Flat, getattr(types, self.dtype), getattr(types, self.result_dtype)
+        flat, small = abi.Flat, getattr(types, self.dtype)
+        item, result = storage.kernel_type(self.stored_dtype), storage.kernel_type(self.result_dtype)
         reads = abi.Flat if self.loop == "whole" else abi.Strided
         args: list[Any] = [types.int64] * len(self._ints)
         args += [reads(item)] * len(program.items) + [flat(item)] * len(program.rows)
         args += [types.float64] * len(program.numbers)
         args += [flat(item)] * len(program.stored) + [flat(result)] * len(program.results)
-        scratch = [flat(types.float64), flat(item)] if self.loop == "columns" else []
+        scratch = [flat(types.float64), flat(small)] if self.loop == "columns" else []
         return types.void(*args, *scratch)
 
 
@@ -235,7 +262,8 @@ class _Writer:
         self.kernel = kernel
         self.program = kernel.program
         self.dtype = kernel.dtype
-        self.itemsize = np.dtype(kernel.dtype).itemsize
+        self.itemsize = itemsize_of(kernel.stored_dtype)
+        self.result = storage.compute_name(kernel.result_dtype)
         self.lines: list[str] = []
         self.depth = 1
 
@@ -319,7 +347,7 @@ class _WholeWriter(_Writer):
         self.put(*(f"w_{n} = float64({n}_[uintp({row})])" for n in self.program.rows))
         for stage in self.program.stages:
             self.stage(stage)
-        self.put(*(f"{n}_out[uintp({unit})] = {self.kernel.result_dtype}(w_{n})" for n in self.program.results))
+        self.put(*(f"{n}_out[uintp({unit})] = {self.result}(w_{n})" for n in self.program.results))
 
     def stage(self, stage: Stage) -> None:
         _, _, numbers = self.names(stage.loop_exprs, "r")
@@ -401,7 +429,8 @@ class _ColumnsWriter(_Writer):
         self.put("blocks = (inner + block - 1) // block")
         self.put("gil = release_gil(uintp((last - first) * min(n, chunk) * min(inner, block)))")
         for k, name in enumerate(self.program.slots):
-            self.put(f"s_{name} = wide.at({k * 8} * block)", f"p_{name} = small.at({k * self.itemsize} * block)")
+            small = itemsize_of(self.dtype)
+            self.put(f"s_{name} = wide.at({k * 8} * block)", f"p_{name} = small.at({k * small} * block)")
         with self.within("for unit in range(first, last):"):
             self.put("column, rest = unit % blocks * block, unit // blocks")
             self.put("outer, part = rest // parts, rest % parts", "width = uintp(min(block, inner - column))")
@@ -481,11 +510,10 @@ class _ColumnsWriter(_Writer):
     def results(self) -> None:
         if not self.program.results:
             return
-        result = self.kernel.result_dtype
-        size = np.dtype(result).itemsize
+        size = itemsize_of(self.kernel.result_dtype)
         self.put(*(f"{n}_to = {n}_out.at((rest * inner + column) * {size})" for n in self.program.results))
         with self.within("for c in range(width):"):
-            self.put(*(f"{n}_to[c] = {result}({self.large(n)})" for n in self.program.results))
+            self.put(*(f"{n}_to[c] = {self.result}({self.large(n)})" for n in self.program.results))
 
 
 _WRITERS: dict[str, type[_Writer]] = {"whole": _WholeWriter, "rows": _RowsWriter, "columns": _ColumnsWriter}

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from numbagrad.jit import backend, folds, memory, reference, team
-from numbagrad.jit.kernel import DTYPES, kernel_for
+from numbagrad.jit import backend, folds, memory, reference, storage, team
+from numbagrad.jit.kernel import FLOATS, kernel_for
 from numbagrad.jit.reduce import POSITION, SCRATCH, RowKernel, RowProgram, kernel
 
 PART = 65536
@@ -28,13 +28,19 @@ BATCH = 4 * PART
 
 Axes = tuple[int, ...]
 
-_DTYPES = frozenset(map(np.dtype, DTYPES))
-_NAMES = {np.dtype(name): name for name in DTYPES}
+_names: dict[np.dtype, str | None] = {}
+
+
+def name_of(dtype: np.dtype) -> str | None:
+    """Name of a dtype that kernels work on, None for all others."""
+    if dtype not in _names:
+        _names[dtype] = dtype.name if dtype.name in FLOATS and dtype.isnative else None
+    return _names[dtype]
 
 
 def runs_natively(array: np.ndarray) -> bool:
     """Whether kernels work on the array's dtype."""
-    return array.dtype in _DTYPES and array.dtype.isnative
+    return name_of(array.dtype) is not None
 
 
 def run(
@@ -101,13 +107,15 @@ def evaluate(
 ) -> list[np.ndarray]:
     """What `program` means, said with NumPy; results keep the axes."""
     x = items[0]
-    values: dict[str, Any] = dict(zip(program.items, items, strict=True))
-    values |= dict(zip(program.rows, rows, strict=True)) | dict(zip(program.numbers, numbers, strict=True))
+    compute = storage.compute_dtype(x.dtype)
+    given = [a.astype(compute, copy=False) for a in (*items, *rows)]
+    values: dict[str, Any] = dict(zip((*program.items, *program.rows), given, strict=True))
+    values |= dict(zip(program.numbers, numbers, strict=True))
     if program.counts:
         values[POSITION] = _positions(x.shape, axes)
 
     def value(expr: Any) -> Any:
-        return reference.evaluate([expr], values, x.dtype, kernel_for.definitions)[0]
+        return reference.evaluate([expr], values, compute, kernel_for.definitions)[0]
 
     with np.errstate(all="ignore"):
         for stage in program.stages:
@@ -121,9 +129,10 @@ def evaluate(
             for name, e in stage.after:
                 values[name] = value(e)
     kept = _kept(x.shape, axes, True)
-    return [np.array(values[n], x.dtype) for n in program.stored] + [
-        np.array(np.broadcast_to(values[n], kept), x.dtype) for n in program.results
-    ]
+    with np.errstate(over="ignore"):
+        return [np.array(values[n], x.dtype) for n in program.stored] + [
+            np.array(np.broadcast_to(values[n], kept), x.dtype) for n in program.results
+        ]
 
 
 def _positions(shape: tuple[int, ...], axes: Axes) -> np.ndarray:
@@ -282,7 +291,7 @@ class _Prepared:
         self.made = made
         self.entry = made.entry
         self.begin = begin
-        self.dtype = np.dtype(made.dtype)
+        self.dtype = storage.dtype_of(made.stored_dtype)
         self.shape, self.result_shape = shapes
         self.stored = range(len(program.stored))
         self.results = range(len(program.results))
@@ -301,7 +310,7 @@ def _prepare(
     program: RowProgram, shape: tuple[int, ...], dtype: np.dtype, axes: Axes, keepdims: bool
 ) -> _Prepared | None:
     """The call for small arrays, if one call of one kernel does it."""
-    if not axes or 0 in shape or dtype not in _DTYPES or not dtype.isnative:
+    if not axes or 0 in shape or name_of(dtype) is None:
         return None
     strides = [dtype.itemsize] * len(shape)
     for axis in range(len(shape) - 1, 0, -1):
@@ -399,7 +408,8 @@ def _loop(
     program: RowProgram, w: Walk, parts: int, chunk: int, dtype: np.dtype, wide: bool
 ) -> tuple[RowKernel, int, list[int]]:
     """The kernel for a walk, the number of its units, and what it is told of the loop after these."""
-    name = _NAMES[dtype]
+    name = name_of(dtype)
+    assert name is not None
     # All items but the first are C-contiguous.
     step, line = w.n * w.inner * dtype.itemsize, w.inner * dtype.itemsize
     others = len(program.items) - 1

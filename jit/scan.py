@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from numbagrad.jit import abi, backend, compile, memory, rows, team
+from numbagrad.jit import abi, backend, compile, memory, rows, storage, team
+from numbagrad.jit.kernel import itemsize_of
 
 COLUMNS = 1024
 """Columns that are walked side by side; their carries stay in the first cache."""
@@ -86,24 +87,29 @@ def _lines(x: np.ndarray, axis: int, reverse: bool) -> np.ndarray:
 def _accumulate(kind: str, x: np.ndarray, axis: int, reverse: bool, exclusive: bool) -> np.ndarray:
     ufunc: np.ufunc = np.add if kind == "sum" else np.multiply
     with np.errstate(all="ignore"):
-        result = ufunc.accumulate(_lines(x, axis, reverse))
-    out = np.empty(x.shape, result.dtype)
+        result = ufunc.accumulate(_lines(_widened(x), axis, reverse))
+    out = np.empty(x.shape, x.dtype if result.dtype == storage.compute_dtype(x.dtype) else result.dtype)
     to = _lines(out, axis, reverse)
-    if exclusive:
-        to[:1] = ufunc.identity
-        to[1:] = result[:-1]
-    else:
-        to[...] = result
+    with np.errstate(over="ignore"):
+        if exclusive:
+            to[:1] = ufunc.identity
+            to[1:] = result[:-1]
+        else:
+            to[...] = result
     return out
+
+
+def _widened(x: np.ndarray) -> np.ndarray:
+    return x.astype(storage.compute_dtype(x.dtype), copy=False)
 
 
 def _recur(a: np.ndarray, b: np.ndarray, axis: int, reverse: bool, lag: bool) -> np.ndarray:
-    out = np.array(b, order="C")
-    to, factors = _lines(out, axis, reverse), _lines(a, axis, reverse)
+    out = np.array(_widened(b), order="C")
+    to, factors = _lines(out, axis, reverse), _lines(_widened(a), axis, reverse)
     with np.errstate(all="ignore"):
         for i in range(1, len(to)):
             to[i] += factors[i - lag] * to[i - 1]
-    return out
+        return out.astype(b.dtype, copy=False)
 
 
 # ----- Kernels -----
@@ -135,11 +141,12 @@ def _kernel(kind: str, loop: str, of: np.dtype, reverse: bool) -> Any:
     from numba.core import types
 
     dtype = of.name
-    item = getattr(types, dtype)
+    item = storage.kernel_type(dtype)
     arrays = [abi.Flat(item)] * (2 if kind.startswith("recurrence") else 1) + [abi.Flat(item, writable=True)]
     extra = [] if loop == "rows" else [types.int64, abi.Flat(types.float64)]
     signature = types.void(*[types.int64] * 3, *extra, *arrays)
-    source = (_rows_source if loop == "rows" else _columns_source)(kind, dtype, reverse)
+    compute, size = storage.compute_name(dtype), itemsize_of(dtype)
+    source = (_rows_source if loop == "rows" else _columns_source)(kind, compute, size, reverse)
     return compile.compile_source(source, f"scan_{kind}", signature, namespace=_NAMESPACE, noalias=True).entry
 
 
@@ -168,9 +175,8 @@ def _begin(reverse: bool, line: str | int) -> tuple[str, str]:
     return (f"(n - 1) * {line}", f"-{line}") if reverse else ("0", f"{line}")
 
 
-def _rows_source(kind: str, dtype: str, reverse: bool) -> str:
+def _rows_source(kind: str, dtype: str, size: int, reverse: bool) -> str:
     params = "a, b, out" if kind.startswith("recurrence") else "x, out"
-    size = np.dtype(dtype).itemsize
     begin, step = _begin(reverse, size)
     body = [f"at = row * n * {size} + {begin}", *_row_body(kind, dtype, int(step))]
     if kind == "prod_others":
@@ -242,9 +248,8 @@ def _row_recurrence(kind: str, dtype: str, step: int) -> list[str]:
     ]
 
 
-def _columns_source(kind: str, dtype: str, reverse: bool) -> str:
+def _columns_source(kind: str, dtype: str, size: int, reverse: bool) -> str:
     params = "a, b, out" if kind.startswith("recurrence") else "x, out"
-    size = np.dtype(dtype).itemsize
     begin, step = _begin(reverse, "line")
     place = f"at = (unit // blocks * n * inner + column) * {size}"
     body = [f"{place} + {begin}", *_column_body(kind, dtype, step)]

@@ -282,7 +282,7 @@ def rint(x):
     return s.rint(x), (None,)
 
 
-@primitive(name="round_decimals")
+@primitive(name="round_decimals", wide="all")
 def _round_decimals(x, *, decimals):
     return np.round(x, decimals)
 
@@ -303,7 +303,7 @@ def round(a: Any, decimals: int = 0) -> Tensor:
     tensor([1.2, 5.7])
     """
     a = as_tensor(a)
-    return rint(a) if decimals == 0 and a.dtype.kind == "f" else _round_decimals(a, decimals=decimals)
+    return rint(a) if decimals == 0 and a._layout.kind == "f" else _round_decimals(a, decimals=decimals)
 
 
 # ----- faces of several ops -----
@@ -336,7 +336,7 @@ def absolute(x: Any) -> Tensor:
     x = as_tensor(x)
     if x.dtype.kind == "c":
         return _modulus(x)
-    return absolute_real(x) if x.dtype.kind == "f" else wrap(np.abs(x._data))
+    return absolute_real(x) if x._layout.kind == "f" else wrap(np.abs(x._data))
 
 
 @primitive(name="modulus")
@@ -355,9 +355,9 @@ def _power_operator(x: Any, y: Any) -> Tensor:
     """``x ** y``, with NumPy's short cuts for small exponents."""
     if type(y) in NUMBERS:
         shortcut = _SHORTCUTS.get(y) if not isinstance(y, complex) else None
-        if shortcut is not None and x._layout.dtype.kind in "fc":
+        if shortcut is not None and x._layout.kind in "fc":
             return shortcut(x)
-        if type(y) is int and x._layout.dtype.kind == "f":
+        if type(y) is int and x._layout.kind == "f":
             return power.fast(x, float(y))
     return power.fast(x, y)
 

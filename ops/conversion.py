@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.layout import is_half, kind_of
 from numbagrad.engine.tensor import Tensor
-from numbagrad.ops.operands import as_tensor
+from numbagrad.jit.convert import convert
+from numbagrad.ops.operands import as_dtype, as_tensor
 from numbagrad.ops.primitive import primitive
 from numbagrad.ops.registry import stands_for
 
 
 @primitive(name="astype")
 def _astype(x, *, dtype):
-    return x.astype(dtype)
+    return convert(x, dtype) if is_half(dtype) or is_half(x.dtype) else x.astype(dtype)
 
 
 @_astype.vjp("x")
@@ -50,8 +52,8 @@ def astype(x: Any, dtype: Any, copy: bool = False) -> Tensor:
     >>> ng.tensor([1.5, 2.5]).astype(int)
     tensor([1, 2])
     """
-    x, dtype = as_tensor(x), np.dtype(dtype)
-    if dtype.kind not in "biufc":
+    x, dtype = as_tensor(x), as_dtype(dtype)
+    if kind_of(dtype) not in "biufc":
         raise TypeError(f"a Tensor holds numbers, so astype cannot make {dtype} of {x.dtype}")
     if x.dtype == dtype:
         return clone(x) if copy else x

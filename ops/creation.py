@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.layout import kind_of
 from numbagrad.engine.tensor import Tensor, wrap
-from numbagrad.ops.operands import as_tensor, holds_tensor
+from numbagrad.ops.operands import as_dtype, as_tensor, holds_tensor
 from numbagrad.ops.registry import stands_for
 
 _KINDS = "biufc"
@@ -151,7 +152,7 @@ def _array_of(data: Any, dtype: Any, copy: bool | None, order: str = "K") -> np.
         made = np.array(data, dtype=number_dtype(dtype), copy=copy, order=order)
     except ValueError as error:
         raise ValueError(f"cannot make a Tensor of {type(data).__name__}: {error}") from None
-    if made.dtype.kind not in _KINDS:
+    if kind_of(made.dtype) not in _KINDS:
         raise TypeError(
             f"a Tensor holds numbers, got {type(data).__name__} with dtype {made.dtype}; "
             "convert the data to a number dtype first"
@@ -189,8 +190,8 @@ def number_dtype(dtype: Any) -> np.dtype | None:
     """The dtype, if it is one of numbers; None stays None."""
     if dtype is None:
         return None
-    made = np.dtype(dtype)
-    if made.kind not in _KINDS:
+    made = as_dtype(dtype)
+    if kind_of(made) not in _KINDS:
         raise TypeError(
             f"a Tensor holds numbers, so its dtype cannot be {made}; use a float, int, bool or complex dtype"
         )

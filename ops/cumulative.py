@@ -14,7 +14,7 @@ import numpy as np
 from numbagrad.engine.tensor import Tensor
 from numbagrad.jit import scan
 from numbagrad.ops.conversion import astype, conj
-from numbagrad.ops.folding import HALF, SINGLE, Unset, refuse_out
+from numbagrad.ops.folding import Unset, refuse_out
 from numbagrad.ops.joining import concatenate
 from numbagrad.ops.operands import as_tensor
 from numbagrad.ops.primitive import primitive
@@ -24,18 +24,10 @@ from numbagrad.ops.shape import broadcast_to, ravel
 # A walk goes along `axis`, from its end if `reverse`; "before" means visited earlier.
 
 
-def _in_single(function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
-    """float16 is computed in float32."""
-    if arrays[-1].dtype != HALF:
-        return function(*arrays)
-    with np.errstate(over="ignore"):
-        return function(*(x.astype(SINGLE) for x in arrays)).astype(HALF)
-
-
 @primitive(linear=True, name="cumsum")
 def sums(x, *, axis, reverse):
     """The sum of each item and those before it."""
-    return _in_single(lambda x: scan.cumulative("sum", x, axis, reverse), x)
+    return scan.cumulative("sum", x, axis, reverse)
 
 
 @sums.vjp("x")
@@ -43,10 +35,10 @@ def _(g, axis, reverse):
     return sums(g, axis=axis, reverse=not reverse)
 
 
-@primitive(name="cumprod")
+@primitive(name="cumprod", wide="rules")
 def products(x, *, axis, reverse):
     """The product of each item and those before it."""
-    return _in_single(lambda x: scan.cumulative("prod", x, axis, reverse), x)
+    return scan.cumulative("prod", x, axis, reverse)
 
 
 @products.vjp("x")
@@ -54,10 +46,10 @@ def _(g, x, axis, reverse):
     return _pull_products(x, g, axis, reverse)
 
 
-@primitive(name="products_before")
+@primitive(name="products_before", wide="rules")
 def products_before(x, *, axis, reverse):
     """The product of the items before each, without itself."""
-    return _in_single(lambda x: scan.cumulative("prod", x, axis, reverse, exclusive=True), x)
+    return scan.cumulative("prod", x, axis, reverse, exclusive=True)
 
 
 @products_before.vjp("x")
@@ -65,10 +57,10 @@ def _(g, x, axis, reverse):
     return _pull_before(x, g, axis, reverse)
 
 
-@primitive(name="products_of_others")
+@primitive(name="products_of_others", wide="all")
 def others(x, *, axis):
     """The product of all other items: of those before each times those behind it."""
-    return _in_single(lambda x: scan.others(x, axis), x)
+    return scan.others(x, axis)
 
 
 @others.vjp("x")
@@ -89,10 +81,10 @@ def _pull_products(x: Tensor, g: Tensor, axis: int, reverse: bool) -> Tensor:
     return products_before(x, axis=axis, reverse=reverse) * behind
 
 
-@primitive(name="recurrence")
+@primitive(name="recurrence", wide="rules")
 def recurrence(a, b, *, axis, reverse, lag):
     """b of each item plus a (of the item before, if `lag`) times the result of the item before."""
-    return _in_single(lambda a, b: scan.recurrence(a, b, axis, reverse, lag), a, b)
+    return scan.recurrence(a, b, axis, reverse, lag)
 
 
 @recurrence.vjp("a")

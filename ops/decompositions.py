@@ -37,7 +37,7 @@ def _lower(x: Tensor) -> Tensor:
     return x * (np.tri(n, dtype=x.dtype) - np.eye(n, dtype=x.dtype) / 2)
 
 
-@primitive(name="divide_by_pairs")
+@primitive(name="divide_by_pairs", wide="all")
 def _divide_by_pairs(x, w, *, sign, n):
     """x[i, j] / (w[j] + sign * w[i]), and 0 where rounding may have made the divisor, for an n by n matrix."""
     pairs = w[..., None, :] + sign * w[..., :, None]
@@ -71,7 +71,7 @@ def _rows(x: Tensor, start: int, stop: int | None = None) -> Tensor:
 # ----- Cholesky -----
 
 
-@primitive(name="cholesky")
+@primitive(name="cholesky", wide="all")
 def _cholesky(x, *, upper):
     with naming("cholesky", x):
         return np.linalg.cholesky(x, upper=upper)
@@ -127,7 +127,7 @@ class QRResult(NamedTuple):
     R: Tensor
 
 
-@primitive(name="qr")
+@primitive(name="qr", wide="all")
 def _qr(x, *, mode):
     """Q and R of a matrix that is not wider than high."""
     with naming("qr", x):
@@ -207,7 +207,7 @@ class SVDResult(NamedTuple):
     Vh: Tensor
 
 
-@primitive(name="svd")
+@primitive(name="svd", wide="all")
 def _svd(x, *, full_matrices):
     with naming("svd", x):
         return tuple(np.linalg.svd(x, full_matrices))
@@ -290,7 +290,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     return SVDResult(*_svd(x, full_matrices=bool(full_matrices))) if compute_uv else svdvals(x)
 
 
-@primitive(name="svdvals")
+@primitive(name="svdvals", wide="all")
 def _svdvals(x):
     with naming("svdvals", x):
         u, s, vh = np.linalg.svd(x, full_matrices=False)
@@ -335,7 +335,7 @@ class EighResult(NamedTuple):
     eigenvectors: Tensor
 
 
-@primitive(name="eigh")
+@primitive(name="eigh", wide="all")
 def _eigh(x, *, uplo):
     with naming("eigh", x):
         return tuple(np.linalg.eigh(x, uplo))
@@ -390,7 +390,7 @@ def _triangle(name: str, uplo: str) -> str:
     return uplo.upper()
 
 
-@primitive(name="eigvalsh")
+@primitive(name="eigvalsh", wide="all")
 def _eigvalsh(x, *, uplo):
     with naming("eigvalsh", x):
         w, v = np.linalg.eigh(x, uplo)
@@ -439,7 +439,7 @@ def _check_independent(v: np.ndarray) -> None:
         )
 
 
-@primitive(name="eig")
+@primitive(name="eig", wide="all")
 def _eig(x):
     with naming("eig", x):
         return tuple(np.linalg.eig(x))
@@ -485,7 +485,7 @@ def eig(a: Any) -> EigResult:
     return EigResult(*_eig(as_tensor(a, "a")))
 
 
-@primitive(name="eigvals")
+@primitive(name="eigvals", wide="all")
 def _eigvals(x):
     with naming("eigvals", x):
         w, v = np.linalg.eig(x)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from numbagrad.engine.anomaly import check_values
-from numbagrad.engine.layout import FAST_DTYPES, FAST_SIZE, Layout, dense_layout, layout_of
+from numbagrad.engine.layout import CODES, FAST_SIZE, Layout, code_of, dense_layout, kind_of, layout_of
 from numbagrad.engine.mode import mode
 from numbagrad.engine.node import Edge, Node, watches
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
@@ -43,7 +43,7 @@ from numbagrad.jit.kernel import kernel_for
 from numbagrad.jit.mapping import Program
 from numbagrad.ops import fastpath
 from numbagrad.ops.fused_backward import run_fused
-from numbagrad.ops.operands import NUMBERS, OPERANDS, broadcast_shape, layout_at, operand, unbroadcast
+from numbagrad.ops.operands import NUMBERS, OPERANDS, broadcast_shape, layout_at, operand, promoted_half, unbroadcast
 from numbagrad.ops.registry import NUMPY, Sampling, register
 from numbagrad.ops.saved import check_saved, saved_output, versions_of
 
@@ -133,14 +133,14 @@ class Elementwise:
         values = [v._data if isinstance(v, Tensor) else v for v in given]
         outs = self.evaluate(self._cast(values, compute), shape, compute)
         tensors = [wrap(o) for o in outs]
-        if compute.kind in "fc" and mode.enabled:
+        if kind_of(compute) in "fc" and mode.enabled:
             self._record(given, tensors)
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
     def _call_small(self, given: Sequence[Any]) -> Tensor:
         """Small strided operands are copied: that costs less than finding out how to walk over them."""
         out = self.fast(*[wrap(v._data.copy(order="C")) if _is_small_strided(v) else v for v in map(_bare, given)])
-        if out._layout.dtype.kind in "fc" and mode.enabled:
+        if out._layout.kind in "fc" and mode.enabled:
             self._record(given, [out])
         return out
 
@@ -163,7 +163,7 @@ class Elementwise:
 
     def evaluate(self, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype) -> list[np.ndarray]:
         """Values of the outputs for arrays of `dtype` and numbers."""
-        if dtype in FAST_DTYPES:
+        if code_of(dtype) >= 0:
             try:
                 return self.map(values, shape, dtype)
             except TypeError:
@@ -193,6 +193,9 @@ class Elementwise:
         return found
 
     def _find_loop(self, key: Sequence[Any]) -> np.dtype:
+        found = promoted_half(key)
+        if found is not None:
+            return found
         if isinstance(self.numpy, np.ufunc) and self.numpy.nin == len(key):
             given = tuple(np.dtype(bool) if k is bool else k for k in key)
             return self.numpy.resolve_dtypes((*given, *([None] * self.numpy.nout)))[0]
@@ -205,10 +208,9 @@ class Elementwise:
         if "TT" in self.tables and all(isinstance(v, Tensor) and v._layout.dtype == dtype for v in given):
             self._keep_shot(given, dtype, shape)
         table = self.tables.get("".join("T" if isinstance(v, Tensor) else "N" for v in given))
-        if table is not None and dtype in FAST_DTYPES:
-            code = FAST_DTYPES.index(dtype)
-            if table[code] is None:
-                table[code] = self.map.entry(dtype, [not isinstance(v, Tensor) for v in given])
+        code = code_of(dtype)
+        if table is not None and code >= 0 and table[code] is None:
+            table[code] = self.map.entry(dtype, [not isinstance(v, Tensor) for v in given])
 
     def _keep_shot(self, given: Sequence[Tensor], dtype: np.dtype, shape: tuple[int, ...]) -> None:
         """Make a small broadcast of dense tensors fast from now on."""
@@ -417,7 +419,7 @@ class Plan:
             return self._recorded([*grads, *tensors], grads[0].dtype)
         values = [v._data if isinstance(v, Tensor) else v for v in (*grads, *saved)]
         dtype, layout = grads[0].dtype, grads[0]._layout
-        if layout.size <= FAST_SIZE and len(grads) == 1 and dtype in FAST_DTYPES and backend.current() == "cpu":
+        if layout.size <= FAST_SIZE and len(grads) == 1 and code_of(dtype) >= 0 and backend.current() == "cpu":
             return self._results_small(values, layout)
         names = self.op.params
         values = [
@@ -427,7 +429,7 @@ class Plan:
         if dtype.kind == "c":
             return self._recorded([wrap(v) if isinstance(v, np.ndarray) else v for v in values], dtype)
         outs = self.op.evaluate(values, layout.shape, dtype)
-        if dtype in FAST_DTYPES and len(self.cotangents) == 1:
+        if code_of(dtype) >= 0 and len(self.cotangents) == 1:
             self._entry(dtype)
         return [wrap(o) for o in outs]
 
@@ -445,7 +447,7 @@ class Plan:
 
     def _entry(self, dtype: np.dtype) -> Callable[..., Any]:
         """The kernel over dense arrays of one shape, from the fast table."""
-        code = FAST_DTYPES.index(dtype)
+        code = code_of(dtype)
         if self.kernels[code] is None:
             numbers = [False, *(self.letter(source) == "N" for source in self.saves)]
             self.kernels[code] = self.op.map.entry(dtype, numbers)
@@ -552,7 +554,7 @@ _TABLES: list[list[Any]] = []
 
 def _new_table() -> list[Any]:
     """Entry points by layout code; the last one, for layouts that have no code, stays None."""
-    table: list[Any] = [None] * (len(FAST_DTYPES) + 1)
+    table: list[Any] = [None] * (CODES + 1)
     _TABLES.append(table)
     return table
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from numbagrad.engine.anomaly import check_values
-from numbagrad.engine.layout import FAST_DTYPES, dense_layout
+from numbagrad.engine.layout import CODES, FAST_DTYPES, dense_layout
 from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.node import Node, inference, mark_new, watches
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
@@ -26,8 +26,6 @@ Axes = tuple[int, ...]
 
 Unset: Any = np._NoValue
 """What NumPy's signatures have where an argument was not given."""
-
-HALF, SINGLE = np.dtype(np.float16), np.dtype(np.float32)
 
 
 # ----- What the user may pass -----
@@ -70,7 +68,7 @@ def masked(x: Tensor, where: Any, fill: Any, op: str) -> Tensor:
     if where is Unset or where is True:
         return x
     mask, fill = mask_of(where, x.shape, op), np.asarray(fill, x.dtype)
-    if x.dtype.kind not in "fc":
+    if x._layout.kind not in "fc":
         return wrap(np.where(mask, x._data, fill))
     return OPS["where"](wrap(mask), x, fill)
 
@@ -104,13 +102,8 @@ def run(
     per_row: Sequence[np.ndarray] = (),
     numbers: Sequence[float] = (),
 ) -> list[np.ndarray]:
-    """What `program` puts out; float16 is computed in float32."""
-    if items[0].dtype != HALF:
-        return rows.run(program, items, axes, keepdims=keepdims, rows=per_row, numbers=numbers)
-    wide = [x.astype(SINGLE) for x in items], [x.astype(SINGLE) for x in per_row]
-    with np.errstate(over="ignore"):
-        found = rows.run(program, wide[0], axes, keepdims=keepdims, rows=wide[1], numbers=numbers)
-        return [x.astype(HALF) for x in found]
+    """What `program` puts out."""
+    return rows.run(program, items, axes, keepdims=keepdims, rows=per_row, numbers=numbers)
 
 
 def fold(
@@ -125,7 +118,7 @@ def fold(
     if x.size <= _DENSE_AT_MOST and not x.flags.c_contiguous:
         # That costs less than finding out how to walk over it.
         x = x.copy(order="C")
-    if x.dtype == HALF or (rows.runs_natively(x) and x.size and axes):
+    if rows.runs_natively(x) and x.size and axes:
         return run(program, [x], axes, keepdims, numbers=numbers)[0]
     with np.errstate(all="ignore"):
         return otherwise(x, axis=axes, keepdims=keepdims)
@@ -305,12 +298,10 @@ def inexact(x: Tensor, dtype: Any = None) -> Tensor:
     """`x` as floating or complex numbers, of `dtype` if one is given."""
     if dtype is not None:
         return astype(x, dtype)
-    return x if x.dtype.kind in "fc" else astype(x, np.float64)
+    return x if x._layout.kind in "fc" else astype(x, np.float64)
 
 
 # ----- Sum and mean of a whole small array, which end most programs -----
-
-_SCALARS = [dense_layout((), dtype) for dtype in FAST_DTYPES]
 
 
 class _Whole:
@@ -321,7 +312,7 @@ class _Whole:
         self.op = op
         self.program = program
         # By layout code; the last one, for layouts that have no code, stays None.
-        self.entries: list[Any] = [None] * (len(FAST_DTYPES) + 1)
+        self.entries: list[Any] = [None] * (CODES + 1)
         backend.on_switch(self._forget)
 
     def resolve(self, code: int) -> None:
@@ -334,7 +325,7 @@ class _Whole:
 
     def __call__(self, x: Tensor, entry: Callable[..., Any]) -> Tensor:
         layout = x._layout
-        scalar = _SCALARS[layout.code]
+        scalar = dense_layout((), layout.dtype)
         out = np.empty((), scalar.dtype)
         if self.program.numbers:
             entry(x._data, layout.size, out)

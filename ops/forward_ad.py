@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+from numbagrad.engine.layout import kind_of
 from numbagrad.engine.mode import enable_grad
 from numbagrad.engine.node import Edge, Node
 from numbagrad.engine.sweep import reachable
@@ -126,7 +127,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
         )
     for what, one in (("primal", tensor), ("tangent", tangent)):
-        if one.dtype.kind not in "fc":
+        if kind_of(one.dtype) not in "fc":
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {one.dtype}")
     if tensor.shape != tangent.shape or tensor.dtype != tangent.dtype:
         raise RuntimeError(

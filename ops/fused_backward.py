@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from numbagrad.engine.layout import FAST_DTYPES, Layout
+from numbagrad.engine.layout import FAST_DTYPES, Layout, is_half
 from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.node import Edge, Node, watches
 from numbagrad.engine.sweep import Sweep, current_sweep
@@ -91,6 +91,9 @@ def _fits(sweep: Sweep, node: Node, layout: Layout) -> bool:
     """Whether the node's backward is one elementwise formula over arrays of `layout`, and nobody looks on."""
     plan = getattr(node.op, "fusible", None)
     if plan is None or node.layout is not layout or node.hooks is not None or layout.dtype not in FAST_DTYPES:
+        return False
+    if is_half(layout.dtype):
+        # Between nodes the sweep rounds to 16 bits.
         return False
     if sweep.needed is not None and (node.seq not in sweep.needed or (node.seq, 0) in sweep.wanted):
         return False

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.layout import is_half
 from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.node import Node
 from numbagrad.engine.tensor import Tensor, become_view, edge_of, wrap
 from numbagrad.jit import memory
+from numbagrad.jit.convert import convert
 from numbagrad.jit.scatter import scatter_add
 from numbagrad.ops.operands import as_tensor, holds_tensor, unbroadcast
 from numbagrad.ops.primitive import Call, Primitive, primitive
@@ -265,11 +267,13 @@ def _(g, index):
 
 
 def _add_up(g: np.ndarray, *, shape: tuple[int, ...], index: Any) -> np.ndarray:
-    out = zeros(shape, g.dtype, g.size)
+    half = is_half(g.dtype)
+    out = zeros(shape, np.dtype(np.float32) if half else g.dtype, g.size)
     if out.size and g.size:
         places, width = _places(shape, index)
-        scatter_add(places.reshape(-1), g.reshape(places.size, width), out.reshape(-1, width))
-    return out
+        rows = convert(g, out.dtype) if half else g
+        scatter_add(places.reshape(-1), rows.reshape(places.size, width), out.reshape(-1, width))
+    return convert(out, g.dtype) if half else out
 
 
 _scatter = register(_Indexing(_add_up, linear=True, view=False, name="scatter"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from numbagrad.engine.layout import FAST_DTYPES
+from numbagrad.engine.layout import code_of
 from numbagrad.engine.mode import grad_enabled, mode
 from numbagrad.engine.node import Storage, watches
 from numbagrad.engine.tensor import Tensor, adopt, check_writable, share, snapshot, wrap
@@ -174,12 +174,7 @@ def _owner(array: np.ndarray) -> Any:
 
 def _run_into(op: Any, x: Tensor, operands: list[Any]) -> bool:
     """Let the kernel write into the memory of `x`; False where only a copy will do."""
-    if (
-        not isinstance(op, Elementwise)
-        or x.dtype not in FAST_DTYPES
-        or not x._layout.dense
-        or not x._data.flags.writeable
-    ):
+    if not isinstance(op, Elementwise) or code_of(x.dtype) < 0 or not x._layout.dense or not x._data.flags.writeable:
         return False
     values = [o if type(o) in NUMBERS else o._data for o in operands]
     same = all(isinstance(v, (int, float)) or (v.dtype == x.dtype and _may_be_read(v, x)) for v in values)

@@ -30,7 +30,7 @@ from numbagrad.ops.solving import det, divide_or_zero, inv, lstsq, pinv, slogdet
 # ----- Norms -----
 
 
-@primitive(name="power_norm")
+@primitive(name="power_norm", wide="all")
 def _power_norm(x, *, p, axes, keepdims):
     """The p-norm over some axes, p neither 0 nor infinite."""
     if p != 2:
@@ -112,7 +112,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
 
 
 def _inexact(x: Tensor) -> Tensor:
-    return x if x.dtype.kind in "fc" else astype(x, float)
+    return x if x._layout.kind in "fc" else astype(x, float)
 
 
 def _norm_axes(axis: Any, x: Tensor) -> tuple[int, ...]:

@@ -111,7 +111,7 @@ OTHER_METHODS: dict[str, Any] = {
     "conjugate": conversion.conj,
     "dim": lambda self: self.ndim,
     "numel": lambda self: self.size,
-    "is_floating_point": lambda self: self.dtype.kind == "f",
+    "is_floating_point": lambda self: self._layout.kind == "f",
     "float": lambda self: conversion.astype(self, np.float32),
     "double": lambda self: conversion.astype(self, np.float64),
 }

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from numbagrad.engine.layout import Layout
+from numbagrad.engine.layout import Layout, is_bfloat16, is_half, kind_of
 from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.node import Edge, Node
 from numbagrad.engine.tensor import Tensor, wrap
+from numbagrad.jit.storage import TYPES, dtype_of
 
 NUMBERS = (float, int, bool, complex)
 """Python's number types, which are weak in promotion (NEP 50)."""
@@ -28,11 +29,21 @@ def as_tensor(value: Any, name: str = "argument") -> Tensor:
 
         return array(value)
     made = np.asarray(value)
-    if made.dtype.kind not in "biufc":
+    if kind_of(made.dtype) not in "biufc":
         raise TypeError(
             f"{name} must be a Tensor, an array or a number, got {type(value).__name__} (dtype {made.dtype})"
         )
     return wrap(made)
+
+
+def as_dtype(dtype: Any) -> np.dtype:
+    """NumPy's dtype for whatever names one; "bfloat16" is the one of ml_dtypes."""
+    return dtype_of(dtype) if isinstance(dtype, str) and dtype in TYPES else np.dtype(dtype)
+
+
+def eps_of(dtype: np.dtype) -> float:
+    """Distance from 1 to the next number of a dtype."""
+    return 2.0**-7 if is_bfloat16(dtype) else float(np.finfo(dtype).eps)
 
 
 def holds_tensor(value: Any) -> bool:
@@ -56,6 +67,31 @@ def layout_at(edge: Any) -> Layout:
     if type(edge) is Edge:
         return edge.node.layout[edge.nr]
     return edge._layout
+
+
+def promoted_half(given: Sequence[Any]) -> np.dtype | None:
+    """The dtype for operands of which one is bfloat16, where NumPy has no rule that serves; else None.
+
+    Numbers are weak, as for every other dtype: ml_dtypes makes float32 of bfloat16 and a Python float. bfloat16 and
+    float16, which have none between them, meet in float32. All else is as ml_dtypes has it.
+
+    Parameters
+    ----------
+    given : sequence of dtype or type
+        Dtypes of arrays and types of numbers.
+    """
+    dtypes = {g for g in given if isinstance(g, np.dtype)}
+    if not any(is_bfloat16(d) for d in dtypes):
+        return None
+    rest = [np.dtype(np.float32) if is_half(d) else d for d in dtypes]
+    if complex in given:
+        rest.append(np.dtype(np.complex64))
+    if len(dtypes) == 1 and complex not in given:
+        return next(iter(dtypes))
+    small = all(is_bfloat16(d) or (d.kind in "biu" and d.itemsize == 1) for d in dtypes)
+    if small and complex not in given:
+        return next(d for d in dtypes if is_bfloat16(d))
+    return np.result_type(*rest)
 
 
 def broadcast_shape(op: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -94,7 +130,7 @@ def sum_to(grad: Tensor, shape: tuple[int, ...]) -> Tensor:
     from numbagrad.ops import shape as shapes
 
     axes = stretched_axes(shape, grad.shape)
-    if grad._layout.code >= 0 and not grad_enabled():
+    if grad._layout.code >= 0 and not is_half(grad.dtype) and not grad_enabled():
         return wrap(np.add.reduce(grad._data, axes, keepdims=True).reshape(shape))
     if axes:
         grad = reductions.sum(grad, axis=axes, keepdims=True)

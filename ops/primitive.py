@@ -35,6 +35,7 @@ import numpy as np
 
 from numbagrad.engine.anomaly import check_values
 from numbagrad.engine.autograd import grad as gradients
+from numbagrad.engine.layout import is_half
 from numbagrad.engine.mode import enable_grad, grad_enabled, mode
 from numbagrad.engine.node import Edge, Node, watches
 from numbagrad.engine.tensor import Tensor, become_view, edge_of, make_private, wrap
@@ -84,6 +85,13 @@ class _Use:
             dict(zip(names, check_saved(node, names), strict=True)) if names else {}
         )
         self.g = _filled(node, grad) if type(node.layout) is tuple else grad
+        if node.op.wide:
+            self._widen()
+
+    def _widen(self) -> None:
+        """Rules that go through values which 16 bits may not hold are computed in float32."""
+        self.g = [_widened(g) for g in self.g] if type(self.g) is list else _widened(self.g)
+        self.saved = {key: _widened(v) if isinstance(v, Tensor) else v for key, v in self.saved.items()}
 
     def out(self) -> Any:
         """The output, within the graph where backward is recorded; a list for several."""
@@ -93,6 +101,8 @@ class _Use:
             for (kind, nr), value in self.saved.items()
             if kind == "out"
         ]
+        if self.node.op.wide:
+            outs = [_widened(o) for o in outs]
         return outs if type(self.node.layout) is tuple else outs[0]
 
     def setting(self, name: str) -> Any:
@@ -120,8 +130,13 @@ _GETTERS: Mapping[str, Callable[[_Use, int], Any]] = {
 class Primitive:
     """An op with a forward on arrays and a gradient rule for each tensor argument."""
 
-    def __init__(self, forward: Callable[..., Any], linear: bool, view: bool, name: str | None = None) -> None:
+    def __init__(
+        self, forward: Callable[..., Any], linear: bool, view: bool, name: str | None = None, wide: str = ""
+    ) -> None:
+        if wide not in ("", "rules", "all"):
+            raise ValueError(f"wide is {wide!r}, wanted 'rules' or 'all'")
         self.name = name or forward.__name__
+        self.wide = wide
         self.forward = forward
         self.linear = linear
         self.view = view
@@ -161,7 +176,7 @@ class Primitive:
     # ------------------------------------------------------------------ calling
     def __call__(self, *values: Any, **settings: Any) -> Any:
         tensors = [v if type(v) is Tensor else self._tensor(v, i) for i, v in enumerate(values)]
-        result = self.forward(*[t._data for t in tensors], **settings)
+        result = (self.forward if self.wide != "all" else self._run_wide)(*[t._data for t in tensors], **settings)
         used = settings
         if type(result) is Handed:
             result, used = result.out, {**settings, **result.values}
@@ -175,6 +190,17 @@ class Primitive:
         if self.view:
             self._note_views(outs, tensors[0], settings, single)
         return outs[0] if single else tuple(outs)
+
+    def _run_wide(self, *arrays: np.ndarray, **settings: Any) -> Any:
+        """The forward, on float32 where floats of 16 bits are the widest that came."""
+        dtypes = [a.dtype for a in arrays if is_half(a.dtype)]
+        if not dtypes:
+            return self.forward(*arrays, **settings)
+        result = self.forward(*[a.astype(np.float32) if is_half(a.dtype) else a for a in arrays], **settings)
+        dtype = dtypes[0] if len(set(dtypes)) == 1 else np.dtype(np.float32)
+        if type(result) is Handed:
+            return Handed(_narrowed(result.out, dtype), **result.values)
+        return _narrowed(result, dtype)
 
     def _tensor(self, value: Any, place: int) -> Tensor:
         return as_tensor(value, self.params[0 if self.variadic else place])
@@ -194,7 +220,7 @@ class Primitive:
         self, tensors: Sequence[Tensor], outs: Sequence[Tensor], settings: Mapping[str, Any], single: bool
     ) -> None:
         edges = tuple([edge_of(t) for t in tensors])
-        floating = [nr for nr, o in enumerate(outs) if o._layout.dtype.kind in "fc"]
+        floating = [nr for nr, o in enumerate(outs) if o._layout.kind in "fc"]
         if not floating:
             return
         sources = self._sources(edges, len(outs))
@@ -280,6 +306,20 @@ class Primitive:
         return f"<primitive {self.name}({', '.join(self.params)})>"
 
 
+def _widened(x: Tensor) -> Tensor:
+    from numbagrad.ops.conversion import astype
+
+    return astype(x, np.float32) if is_half(x._layout.dtype) else x
+
+
+def _narrowed(result: Any, dtype: np.dtype) -> Any:
+    """What was computed in float32, in the dtype of the operands."""
+    if type(result) is tuple:
+        return tuple(_narrowed(r, dtype) for r in result)
+    with np.errstate(over="ignore"):
+        return np.asarray(result, dtype) if np.asarray(result).dtype == np.float32 else result
+
+
 def _filled(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor]:
     return [wrap(np.zeros(l.shape, l.dtype)) if g is None else g for g, l in zip(grads, node.layout, strict=True)]
 
@@ -291,7 +331,7 @@ def transposed_jvp(op: Any, node: Node, tangents: Sequence[Tensor | None]) -> An
     with enable_grad():
         seeds = [wrap(np.zeros(l.shape, l.dtype)) for l in layouts]
         for seed in seeds:
-            seed._requires_grad = seed.dtype.kind in "fc"
+            seed._requires_grad = seed._layout.kind in "fc"
             make_private(seed)
         grads = op.vjp(node, seeds if type(node.layout) is tuple else seeds[0])
         pairs = [
@@ -307,7 +347,7 @@ def transposed_jvp(op: Any, node: Node, tangents: Sequence[Tensor | None]) -> An
 
 
 def primitive(
-    linear: bool = False, view: bool = False, name: str | None = None
+    linear: bool = False, view: bool = False, name: str | None = None, wide: str = ""
 ) -> Callable[[Callable[..., Any]], Primitive]:
     """Declare a primitive from its forward on arrays.
 
@@ -319,10 +359,13 @@ def primitive(
         The output may share the memory of the first tensor.
     name : str, optional
         Default: the function's.
+    wide : {"", "rules", "all"}
+        What is computed in float32 for floats of 16 bits: the gradient rules, or the forward too. A forward that is
+        made of kernels, or only moves items, needs nothing.
     """
 
     def declare(forward: Callable[..., Any]) -> Primitive:
-        return register(Primitive(forward, linear, view, name))
+        return register(Primitive(forward, linear, view, name, wide))
 
     return declare
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from numbagrad.engine.layout import dense_layout
+from numbagrad.engine.layout import dense_layout, kind_of
 from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.node import Node, inference, mark_new, next_seq, watches
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
@@ -68,7 +68,7 @@ def vector(x: Tensor) -> Tensor:
 # ----- matmul -----
 
 
-@primitive(name="matmul")
+@primitive(name="matmul", wide="all")
 def _matmul(x, y):
     if x.ndim > 1 and y.ndim > 1:
         x, y = _for_blas(x), _for_blas(y)
@@ -97,7 +97,7 @@ def _for_blas(x: np.ndarray) -> np.ndarray:
     far, near = sorted(x.strides[-2:], reverse=True)
     length = x.shape[-1] if x.strides[-1] == near else x.shape[-2]
     fits = near == x.itemsize and far >= near * length
-    return x if fits or x.dtype.kind not in "fc" else np.ascontiguousarray(x)
+    return x if fits or kind_of(x.dtype) not in "fc" else np.ascontiguousarray(x)
 
 
 @_matmul.vjp("x")
@@ -241,7 +241,8 @@ def matmul(x1: Any, x2: Any) -> Tensor:
         if (
             not watches
             and a.dtype is b.dtype
-            and a.dtype.kind == "f"
+            and a.kind == "f"
+            and a.dtype.itemsize > 2
             and len(a.shape) == 2 == len(b.shape)
             and a.shape[1] == b.shape[0]
         ):
@@ -419,7 +420,7 @@ def kron(a: Any, b: Any) -> Tensor:
     return reshape(blocks, tuple(n * m for n, m in zip(first, second, strict=True)))
 
 
-@primitive(name="cross")
+@primitive(name="cross", wide="all")
 def _cross(x, y):
     """Cross product of vectors of length three in the last axis."""
     return np.cross(x, y)
@@ -494,7 +495,7 @@ def _in_space(x: Tensor) -> Tensor:
     return stack([first, second, np.zeros(first.shape, x.dtype)], axis=-1)
 
 
-@primitive(linear=True, name="trace")
+@primitive(linear=True, name="trace", wide="all")
 def _trace(x, *, offset, axis1, axis2):
     return np.trace(x, offset, axis1, axis2)
 

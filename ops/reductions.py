@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.layout import kind_of
 from numbagrad.engine.tensor import Tensor, wrap
 from numbagrad.jit import rows
 from numbagrad.jit.expr import s, symbol
@@ -46,7 +47,7 @@ from numbagrad.ops.statistics import average, nanmean, nanstd, nanvar, std, var
 PROD = folding("prod", "prod")
 
 
-@primitive(name="prod")
+@primitive(name="prod", wide="rules")
 def _prod(x, *, axes, keepdims):
     return fold(PROD, np.prod, x, axes, keepdims)
 
@@ -212,7 +213,7 @@ def _extreme_of(op: Any, pair: str, a: Any, axis: Any, out: Any, keepdims: Any, 
 
 def _nothing(dtype: np.dtype, name: str) -> Any:
     """A value that no other beats less."""
-    if dtype.kind in "fc":
+    if kind_of(dtype) in "fc":
         return -math.inf if name == "max" else math.inf
     if dtype.kind == "b":
         return name == "min"
@@ -517,7 +518,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor
 def _numbers(a: Any) -> tuple[Tensor, np.ndarray]:
     """The operand, and where it is not nan."""
     x = as_tensor(a, "a")
-    return x, ~np.isnan(x._data) if x.dtype.kind in "fc" else np.broadcast_to(True, x.shape)
+    return x, ~np.isnan(x._data) if x._layout.kind in "fc" else np.broadcast_to(True, x.shape)
 
 
 @stands_for(np.nansum)

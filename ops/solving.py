@@ -11,11 +11,12 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from numbagrad.engine.autograd import grad as gradients
+from numbagrad.engine.layout import kind_of
 from numbagrad.engine.mode import enable_grad, grad_enabled
 from numbagrad.engine.tensor import Tensor, wrap
 from numbagrad.ops.arithmetic import absolute, negative, square, where
 from numbagrad.ops.conversion import clone, conj, imag
-from numbagrad.ops.operands import as_tensor
+from numbagrad.ops.operands import as_tensor, eps_of
 from numbagrad.ops.primitive import Handed, primitive
 from numbagrad.ops.products import adjoint, column, matmul, scaled, trace, vector
 from numbagrad.ops.reductions import sum as sum_over
@@ -47,7 +48,7 @@ def hermitian_part(x: Tensor) -> Tensor:
     return (x + adjoint(x)) * 0.5
 
 
-@primitive(name="divide_or_zero")
+@primitive(name="divide_or_zero", wide="all")
 def divide_or_zero(x, y, *, tolerance):
     """x / y, and 0 where the absolute value of y is not larger than the tolerance."""
     shape, dtype = np.broadcast_shapes(x.shape, y.shape), np.result_type(x, y)
@@ -67,7 +68,7 @@ def _(g, y, out, tolerance):
 # ----- Inverse and solution -----
 
 
-@primitive(name="inv")
+@primitive(name="inv", wide="all")
 def _inv(x):
     with naming("inv", x):
         return np.linalg.inv(x)
@@ -107,7 +108,7 @@ def inv(a: Any) -> Tensor:
     return _inv(as_tensor(a, "a"))
 
 
-@primitive(name="solve")
+@primitive(name="solve", wide="all")
 def _solve(a, b):
     """Solution of a @ x = b for a matrix (of columns) b."""
     with naming("solve", a, b):
@@ -157,7 +158,7 @@ def solve(a: Any, b: Any) -> Tensor:
 # ----- Least squares -----
 
 
-@primitive(name="pinv")
+@primitive(name="pinv", wide="all")
 def _pinv(x, *, rcond):
     with naming("pinv", x):
         return np.linalg.pinv(x, rcond)
@@ -207,11 +208,11 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._
 
 def default_tolerance(x: Tensor) -> float:
     """Part of the largest singular value that rounding may make of a zero one."""
-    dtype = x.dtype if x.dtype.kind in "fc" else np.dtype(float)
-    return max(x.shape[-2:]) * float(np.finfo(dtype).eps)
+    dtype = x.dtype if kind_of(x.dtype) in "fc" else np.dtype(float)
+    return max(x.shape[-2:]) * eps_of(dtype)
 
 
-@primitive(name="from_triangle")
+@primitive(name="from_triangle", wide="all")
 def from_triangle(x):
     """The Hermitian matrix that has the lower triangle of `x`."""
     lower = np.tril(x, -1)
@@ -224,7 +225,7 @@ def _(g):
     return hermitian_part(g)
 
 
-@primitive(name="lstsq")
+@primitive(name="lstsq", wide="all")
 def _lstsq(a, b, *, rcond):
     """The shortest x that minimises the length of a @ x - b."""
     with naming("lstsq", a, b):
@@ -306,7 +307,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
 # ----- Determinants -----
 
 
-@primitive(name="det")
+@primitive(name="det", wide="all")
 def _det(x):
     with naming("det", x):
         return np.linalg.det(x)
@@ -335,7 +336,7 @@ def det(a: Any) -> Tensor:
     return _det(as_tensor(a, "a"))
 
 
-@primitive(name="cofactors")
+@primitive(name="cofactors", wide="all")
 def _cofactors(x, *, det):
     """The derivative of the determinant, which is known, by each element."""
     return _stacked(x, det, (), _by_inverse, _by_svd)
@@ -346,7 +347,7 @@ def _(g, x, det):
     return conj(_turn(x, conj(g), det=det))
 
 
-@primitive(name="cofactors_along")
+@primitive(name="cofactors_along", wide="all")
 def _turn(x, m, *, det):
     """The derivative of the cofactors of `x` in the direction `m`: linear in `m`, and symmetric."""
     return _stacked(x, det, (m,), _turn_by_inverse, _turn_by_svd)
@@ -468,7 +469,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Tensor
 
 
-@primitive(name="slogdet")
+@primitive(name="slogdet", wide="all")
 def _slogdet(x):
     with naming("slogdet", x):
         return tuple(np.linalg.slogdet(x))

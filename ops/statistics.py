@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.layout import is_half
 from numbagrad.engine.tensor import Tensor
 from numbagrad.jit.expr import s, symbol
 from numbagrad.jit.reduce import Fold, RowProgram, Stage
 from numbagrad.ops.conversion import conj, real
 from numbagrad.ops.elementwise import elementwise
 from numbagrad.ops.folding import (
-    HALF,
     Axes,
     Unset,
     axes_of,
@@ -180,7 +180,7 @@ def var(
     keep, ddof = _options(out, keepdims, ddof, correction, "var")
     x = inexact(as_tensor(a, "a"), dtype)
     axes = axes_of(axis, x.ndim)
-    if where is Unset and mean is Unset and x.dtype.kind == "f":
+    if where is Unset and mean is Unset and x._layout.kind == "f":
         return _var(x, axes=axes, keepdims=keep, ddof=ddof)
     return _var_of(x, axes, keep, ddof, where, mean)
 
@@ -207,7 +207,7 @@ def _(g, x, out, axes, keepdims, ddof):
     return _pull_var(_over_or_zero(g * 0.5, out), x, axes=axes, keepdims=keepdims, ddof=ddof)
 
 
-@primitive(name="root_or_zero")
+@primitive(name="root_or_zero", wide="all")
 def _root(x):
     """The square root, with gradient 0 at 0."""
     with np.errstate(invalid="ignore"):
@@ -268,7 +268,7 @@ def std(
     keep, ddof = _options(out, keepdims, ddof, correction, "std")
     x = inexact(as_tensor(a, "a"), dtype)
     axes = axes_of(axis, x.ndim)
-    if where is Unset and mean is Unset and x.dtype.kind == "f":
+    if where is Unset and mean is Unset and x._layout.kind == "f":
         return _std(x, axes=axes, keepdims=keep, ddof=ddof)
     return _root(_var_of(x, axes, keep, ddof, where, mean))
 
@@ -290,14 +290,14 @@ _SCALED = Stage(
 LENGTH_SCALED = _length_program("euclidean_norm_scaled", _x / symbol("unit"), _ROOT * symbol("unit"), (_SCALED,))
 
 
-@primitive(name="euclidean_norm")
+@primitive(name="euclidean_norm", wide="all")
 def _length(x, *, axes, keepdims):
     """Root of the sum of squares, of numbers however large or small."""
     if x.dtype.kind == "c":
         x = np.abs(x)
     out = run(LENGTH, [x], axes, keepdims)[0]
     # Squares overflow and underflow long before the length does. Then the row is measured by its largest item.
-    info = np.finfo(np.float32 if x.dtype == HALF else x.dtype)
+    info = np.finfo(np.float32 if is_half(x.dtype) else x.dtype)
     low, high = np.sqrt(info.tiny) / info.eps, np.sqrt(info.max)
     if out.size and not (out.min() > low and out.max() < high):
         out = np.where((out > low) & (out < high), out, run(LENGTH_SCALED, [x], axes, keepdims)[0])

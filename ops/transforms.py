@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from numbagrad.engine import autograd
+from numbagrad.engine.layout import kind_of
 from numbagrad.engine.mode import enable_grad, grad_enabled, mode
 from numbagrad.engine.node import Edge, Node
 from numbagrad.engine.sweep import reachable
@@ -121,7 +122,7 @@ def _variable(leaf: Any, function: Callable[..., Any]) -> Tensor:
     if isinstance(leaf, Tensor) and leaf.requires_grad:
         return _alias(leaf)
     given = as_tensor(leaf, f"an argument of {_name(function)}")
-    if given.dtype.kind not in "fc":
+    if kind_of(given.dtype) not in "fc":
         if (given.dtype.kind != "i" and given.dtype.kind != "u") or isinstance(leaf, (np.ndarray, Tensor)):
             raise TypeError(
                 f"{_name(function)} is differentiated with respect to a value of dtype {given.dtype}; "
