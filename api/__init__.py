@@ -63,6 +63,7 @@ _OWN = [
     "CheckpointError",
     "Tensor",
     "Variable",
+    "amp",
     "autograd",
     "checkpoint",
     "current_backend",
@@ -85,11 +86,11 @@ __all__ = sorted({*_NUMPYS, *_OWN, *_ops.__all__} - {"OPS"})  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:
-    # The NumPy face is built when it is first wanted.
-    if name == "numpy":
+    # What most programs do without is loaded when it is first wanted.
+    if name in ("amp", "numpy"):
         from importlib import import_module
 
-        return import_module("numbagrad.numpy")
+        return import_module(f"numbagrad.{name}")
     if name == "bfloat16":
         from numbagrad.jit.storage import dtype_of
 

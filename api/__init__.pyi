@@ -7,6 +7,7 @@ import numpy as np
 from numpy import *  # the names of dtypes and constants
 from numpy.typing import ArrayLike, DTypeLike
 
+import numbagrad.amp as amp
 import numbagrad.autograd as autograd
 import numbagrad.autograd.graph as graph
 import numbagrad.linalg as linalg

@@ -11,6 +11,7 @@ import numpy as np
 from numbagrad.engine.mode import enable_grad, is_grad_enabled
 from numbagrad.engine.tensor import Tensor, wrap
 from numbagrad.engine.watch import Packed, current_hooks, saved_tensors_hooks
+from numbagrad.ops.autocast import State, current, enter, leave
 
 Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
 
@@ -42,6 +43,7 @@ class _Frame:
         self.given = [_held(a) for a in args]
         self.kwargs = {k: _held(v) for k, v in kwargs.items()}
         self.random = _random() if options["preserve_rng_state"] else None
+        self.autocast = current()
         self.again: AbstractContextManager[Any] = options["again"]
         self.check = options["determinism_check"] != "none"
         self.early_stop = options["early_stop"]
@@ -81,7 +83,7 @@ class _Frame:
                 raise _Enough
             return tensor
 
-        with enable_grad(), _random_state(self.random), self.again:
+        with enable_grad(), _random_state(self.random), _autocast(self.autocast), self.again:
             args = [_taken(a) for a in self.given]
             kwargs = {k: _taken(v) for k, v in self.kwargs.items()}
             try:
@@ -130,6 +132,16 @@ def _random_state(state: Any) -> Iterator[None]:
         yield
     finally:
         np.random.set_state(now)  # noqa: NPY002
+
+
+@contextmanager
+def _autocast(state: State | None) -> Iterator[None]:
+    """Autocast as it was in the forward pass; casts are not shared with what is there now."""
+    token = enter(False, None, False) if state is None else enter(state.enabled, state.dtype, state.caches)
+    try:
+        yield
+    finally:
+        leave(token)
 
 
 def checkpoint(

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from numbagrad.engine.layout import is_half
 from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.tensor import Tensor, wrap
 from numbagrad.ops.arithmetic import negative
@@ -71,7 +72,7 @@ def _rows(x: Tensor, start: int, stop: int | None = None) -> Tensor:
 # ----- Cholesky -----
 
 
-@primitive(name="cholesky", wide="all")
+@primitive(name="cholesky", wide="all", casts="single")
 def _cholesky(x, *, upper):
     with naming("cholesky", x):
         return np.linalg.cholesky(x, upper=upper)
@@ -127,7 +128,7 @@ class QRResult(NamedTuple):
     R: Tensor
 
 
-@primitive(name="qr", wide="all")
+@primitive(name="qr", wide="all", casts="single")
 def _qr(x, *, mode):
     """Q and R of a matrix that is not wider than high."""
     with naming("qr", x):
@@ -147,10 +148,10 @@ def _(g, out):
 
 
 def _qr_raw(x: Tensor) -> tuple[Tensor, Tensor]:
-    if _recorded(x):
+    if grad_enabled() and x.requires_grad:
         raise NotImplementedError("qr: no gradient flows through mode 'raw'; take another mode, or pass a.detach()")
     with naming("qr", x):
-        h, tau = np.linalg.qr(x._data, "raw")
+        h, tau = np.linalg.qr(x._data.astype(np.float32) if is_half(x.dtype) else x._data, "raw")
     return wrap(h), wrap(tau)
 
 
@@ -207,7 +208,7 @@ class SVDResult(NamedTuple):
     Vh: Tensor
 
 
-@primitive(name="svd", wide="all")
+@primitive(name="svd", wide="all", casts="single")
 def _svd(x, *, full_matrices):
     with naming("svd", x):
         return tuple(np.linalg.svd(x, full_matrices))
@@ -290,7 +291,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     return SVDResult(*_svd(x, full_matrices=bool(full_matrices))) if compute_uv else svdvals(x)
 
 
-@primitive(name="svdvals", wide="all")
+@primitive(name="svdvals", wide="all", casts="single")
 def _svdvals(x):
     with naming("svdvals", x):
         u, s, vh = np.linalg.svd(x, full_matrices=False)
@@ -321,8 +322,8 @@ def svdvals(x: Any, /) -> Tensor:
 
 
 def _recorded(x: Tensor) -> bool:
-    """Whether the vectors, which the gradient of the values needs, are worth computing."""
-    return grad_enabled() and x.requires_grad
+    """Whether the vectors, which the gradient of the values needs, are worth computing; NumPy takes no 16 bits."""
+    return (grad_enabled() and x.requires_grad) or is_half(x.dtype)
 
 
 # ----- Eigenvalues of Hermitian matrices -----
@@ -335,7 +336,7 @@ class EighResult(NamedTuple):
     eigenvectors: Tensor
 
 
-@primitive(name="eigh", wide="all")
+@primitive(name="eigh", wide="all", casts="single")
 def _eigh(x, *, uplo):
     with naming("eigh", x):
         return tuple(np.linalg.eigh(x, uplo))
@@ -390,7 +391,7 @@ def _triangle(name: str, uplo: str) -> str:
     return uplo.upper()
 
 
-@primitive(name="eigvalsh", wide="all")
+@primitive(name="eigvalsh", wide="all", casts="single")
 def _eigvalsh(x, *, uplo):
     with naming("eigvalsh", x):
         w, v = np.linalg.eigh(x, uplo)
@@ -439,7 +440,7 @@ def _check_independent(v: np.ndarray) -> None:
         )
 
 
-@primitive(name="eig", wide="all")
+@primitive(name="eig", wide="all", casts="single")
 def _eig(x):
     with naming("eig", x):
         return tuple(np.linalg.eig(x))
@@ -485,7 +486,7 @@ def eig(a: Any) -> EigResult:
     return EigResult(*_eig(as_tensor(a, "a")))
 
 
-@primitive(name="eigvals", wide="all")
+@primitive(name="eigvals", wide="all", casts="single")
 def _eigvals(x):
     with naming("eigvals", x):
         w, v = np.linalg.eig(x)

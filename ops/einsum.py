@@ -32,7 +32,7 @@ Path = Sequence[tuple[int, ...]]
 # ----- Two operands -----
 
 
-@primitive(name="contract", wide="all")
+@primitive(name="contract", wide="all", casts="low")
 def _contract(x, y, *, left, right, kept):
     """Product of two tensors. No label repeats, and each is in two at least of `left`, `right` and `kept`."""
     plan = _plan(left, right, kept, x.size >= y.size)

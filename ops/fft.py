@@ -23,7 +23,7 @@ _OTHER = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 """The normalisation of the adjoint."""
 
 
-@primitive(linear=True, name="fft", wide="all")
+@primitive(linear=True, name="fft", wide="all", casts="single")
 def _fft(x, *, n, axis, norm, inverse):
     return (np.fft.ifft if inverse else np.fft.fft)(x, n, axis, norm)
 
@@ -34,7 +34,7 @@ def _(g, x_shape, n, axis, norm, inverse):
     return _resized(back, x_shape[axis], axis)
 
 
-@primitive(linear=True, name="rfft", wide="all")
+@primitive(linear=True, name="rfft", wide="all", casts="single")
 def _rfft(x, *, n, axis, norm):
     return np.fft.rfft(x, n, axis, norm)
 
@@ -46,7 +46,7 @@ def _(g, x_shape, n, axis, norm):
     return _resized(back, x_shape[axis], axis)
 
 
-@primitive(name="irfft", wide="all")
+@primitive(name="irfft", wide="all", casts="single")
 def _irfft(x, *, n, axis, norm):
     return np.fft.irfft(x, n, axis, norm)
 

@@ -20,7 +20,7 @@ from numbagrad.ops.shape import atleast_1d, atleast_2d, atleast_3d, broadcast_to
 # ----- Primitives -----
 
 
-@primitive(linear=True, name="stack")
+@primitive(linear=True, name="stack", casts="widest")
 def _stack(*xs, axis, dtype, casting):
     return np.stack(xs, axis, dtype=dtype, casting=casting)
 
@@ -30,7 +30,7 @@ def _(g, i, axis):
     return getitem(g, (slice(None),) * axis + (i,))
 
 
-@primitive(linear=True, name="concatenate")
+@primitive(linear=True, name="concatenate", casts="widest")
 def _concatenate(*xs, axis, dtype, casting):
     ends = tuple(itertools.accumulate(x.shape[axis] for x in xs))
     return Handed(np.concatenate(xs, axis, dtype=dtype, casting=casting), ends=ends)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.linalg import LinAlgError
 
+from numbagrad.engine.layout import is_half
 from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.tensor import Tensor, wrap
 from numbagrad.ops import diagonals, products, reductions
@@ -252,12 +253,12 @@ def cond(x: Any, p: Any = None) -> Tensor:
         largest, smallest = getitem(s, (..., 0)), getitem(s, (..., -1))
         ratio = divide(smallest, largest) if p == -2 else divide(largest, smallest)
         return where(np.isnan(ratio._data) & ~np.isnan(x._data).any((-2, -1)), math.inf, ratio)
-    singular = np.linalg.det(x._data) == 0
+    singular = np.linalg.det(x._data.astype(np.float32) if is_half(x.dtype) else x._data) == 0
     plain = where(singular[..., None, None], np.eye(x.shape[-1], dtype=x.dtype), x)
     return where(singular, math.inf, matrix_norm(x, ord=p) * matrix_norm(inv(plain), ord=p))
 
 
-matrix_rank = register(Flat(np.linalg.matrix_rank))
+matrix_rank = register(Flat(np.linalg.matrix_rank, wide=True))
 
 
 # ----- Chains of products -----

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.layout import is_half
 from numbagrad.engine.tensor import Tensor, wrap
 from numbagrad.ops.operands import operand
 from numbagrad.ops.registry import NUMPY, register
@@ -15,15 +16,18 @@ from numbagrad.ops.registry import NUMPY, register
 class Flat:
     """A function of arrays through which no gradient flows: NumPy computes it, the result is a leaf."""
 
-    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+    def __init__(self, function: Callable[..., Any], name: str | None = None, wide: bool = False) -> None:
         self.name = name or function.__name__
         self.numpy = function
+        self.wide = wide
         self.__name__ = self.__qualname__ = self.name
         self.__doc__ = f"{_first_line(function)}\n\nNo gradient flows through it. See :func:`numpy.{self.name}`."
         NUMPY[function] = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         plain = [_plain(a, self.name) for a in args]
+        if self.wide:
+            plain = [a.astype(np.float32) if isinstance(a, np.ndarray) and is_half(a.dtype) else a for a in plain]
         result = self.numpy(*plain, **{k: _plain(v, k) if isinstance(v, Tensor) else v for k, v in kwargs.items()})
         if isinstance(result, tuple):
             return tuple(wrap(np.asarray(r)) for r in result)

@@ -39,6 +39,7 @@ from numbagrad.engine.layout import is_half
 from numbagrad.engine.mode import enable_grad, grad_enabled, mode
 from numbagrad.engine.node import Edge, Node, watches
 from numbagrad.engine.tensor import Tensor, become_view, edge_of, make_private, wrap
+from numbagrad.ops.autocast import KINDS, cast, casting
 from numbagrad.ops.operands import as_tensor, unbroadcast
 from numbagrad.ops.registry import register
 from numbagrad.ops.saved import check_saved, saved_output, versions_of
@@ -131,12 +132,21 @@ class Primitive:
     """An op with a forward on arrays and a gradient rule for each tensor argument."""
 
     def __init__(
-        self, forward: Callable[..., Any], linear: bool, view: bool, name: str | None = None, wide: str = ""
+        self,
+        forward: Callable[..., Any],
+        linear: bool,
+        view: bool,
+        name: str | None = None,
+        wide: str = "",
+        casts: str = "",
     ) -> None:
         if wide not in ("", "rules", "all"):
             raise ValueError(f"wide is {wide!r}, wanted 'rules' or 'all'")
+        if casts not in KINDS:
+            raise ValueError(f"casts is {casts!r}, wanted one of {KINDS}")
         self.name = name or forward.__name__
         self.wide = wide
+        self.casts = casts
         self.forward = forward
         self.linear = linear
         self.view = view
@@ -176,6 +186,8 @@ class Primitive:
     # ------------------------------------------------------------------ calling
     def __call__(self, *values: Any, **settings: Any) -> Any:
         tensors = [v if type(v) is Tensor else self._tensor(v, i) for i, v in enumerate(values)]
+        if self.casts and casting:
+            tensors = cast(self.casts, tensors)
         result = (self.forward if self.wide != "all" else self._run_wide)(*[t._data for t in tensors], **settings)
         used = settings
         if type(result) is Handed:
@@ -347,7 +359,7 @@ def transposed_jvp(op: Any, node: Node, tangents: Sequence[Tensor | None]) -> An
 
 
 def primitive(
-    linear: bool = False, view: bool = False, name: str | None = None, wide: str = ""
+    linear: bool = False, view: bool = False, name: str | None = None, wide: str = "", casts: str = ""
 ) -> Callable[[Callable[..., Any]], Primitive]:
     """Declare a primitive from its forward on arrays.
 
@@ -362,10 +374,12 @@ def primitive(
     wide : {"", "rules", "all"}
         What is computed in float32 for floats of 16 bits: the gradient rules, or the forward too. A forward that is
         made of kernels, or only moves items, needs nothing.
+    casts : {"", "low", "single", "widest"}
+        What autocast makes of its operands; see `ops/autocast.py`.
     """
 
     def declare(forward: Callable[..., Any]) -> Primitive:
-        return register(Primitive(forward, linear, view, name, wide))
+        return register(Primitive(forward, linear, view, name, wide, casts))
 
     return declare
 

@@ -15,6 +15,7 @@ from numbagrad.engine.node import Node, inference, mark_new, next_seq, watches
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
 from numbagrad.jit import memory
 from numbagrad.ops.arithmetic import multiply
+from numbagrad.ops.autocast import casting
 from numbagrad.ops.conversion import astype, conj
 from numbagrad.ops.diagonals import _onto_diagonal
 from numbagrad.ops.einsum import einsum, outer_blocks, push_product, tensordot
@@ -68,7 +69,7 @@ def vector(x: Tensor) -> Tensor:
 # ----- matmul -----
 
 
-@primitive(name="matmul", wide="all")
+@primitive(name="matmul", wide="all", casts="low")
 def _matmul(x, y):
     if x.ndim > 1 and y.ndim > 1:
         x, y = _for_blas(x), _for_blas(y)
@@ -239,7 +240,7 @@ def matmul(x1: Any, x2: Any) -> Tensor:
     if type(x1) is Tensor and type(x2) is Tensor:
         a, b = x1._layout, x2._layout
         if (
-            not watches
+            not (watches or casting)
             and a.dtype is b.dtype
             and a.kind == "f"
             and a.dtype.itemsize > 2
@@ -495,7 +496,7 @@ def _in_space(x: Tensor) -> Tensor:
     return stack([first, second, np.zeros(first.shape, x.dtype)], axis=-1)
 
 
-@primitive(linear=True, name="trace", wide="all")
+@primitive(linear=True, name="trace", wide="all", casts="single")
 def _trace(x, *, offset, axis1, axis2):
     return np.trace(x, offset, axis1, axis2)
 

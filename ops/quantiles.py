@@ -8,6 +8,7 @@ import numpy as np
 
 from numbagrad.engine.tensor import Tensor
 from numbagrad.ops.arithmetic import where
+from numbagrad.ops.autocast import in_single
 from numbagrad.ops.folding import axes_of, refuse_out
 from numbagrad.ops.indexing import take
 from numbagrad.ops.operands import as_tensor
@@ -26,6 +27,7 @@ _PLACES = {
 
 
 @stands_for(np.quantile)
+@in_single
 def quantile(
     a: Any,
     q: Any,

@@ -47,7 +47,7 @@ from numbagrad.ops.statistics import average, nanmean, nanstd, nanvar, std, var
 PROD = folding("prod", "prod")
 
 
-@primitive(name="prod", wide="rules")
+@primitive(name="prod", wide="rules", casts="single")
 def _prod(x, *, axes, keepdims):
     return fold(PROD, np.prod, x, axes, keepdims)
 

@@ -68,7 +68,7 @@ def _(g, y, out, tolerance):
 # ----- Inverse and solution -----
 
 
-@primitive(name="inv", wide="all")
+@primitive(name="inv", wide="all", casts="single")
 def _inv(x):
     with naming("inv", x):
         return np.linalg.inv(x)
@@ -108,7 +108,7 @@ def inv(a: Any) -> Tensor:
     return _inv(as_tensor(a, "a"))
 
 
-@primitive(name="solve", wide="all")
+@primitive(name="solve", wide="all", casts="single")
 def _solve(a, b):
     """Solution of a @ x = b for a matrix (of columns) b."""
     with naming("solve", a, b):
@@ -158,7 +158,7 @@ def solve(a: Any, b: Any) -> Tensor:
 # ----- Least squares -----
 
 
-@primitive(name="pinv", wide="all")
+@primitive(name="pinv", wide="all", casts="single")
 def _pinv(x, *, rcond):
     with naming("pinv", x):
         return np.linalg.pinv(x, rcond)
@@ -225,7 +225,7 @@ def _(g):
     return hermitian_part(g)
 
 
-@primitive(name="lstsq", wide="all")
+@primitive(name="lstsq", wide="all", casts="single")
 def _lstsq(a, b, *, rcond):
     """The shortest x that minimises the length of a @ x - b."""
     with naming("lstsq", a, b):

@@ -33,6 +33,18 @@ def test_the_page_has_pytorchs_names(room):
     assert set(module.__all__) - names_on_the_page() == set()
 
 
+def test_the_page_has_mixed_precision():
+    amp = importlib.import_module("numbagrad.amp")
+    assert set(amp.__all__) - names_on_the_page() == set()
+
+
+def test_the_page_has_pytorchs_mixed_precision():
+    pytest.importorskip("torch")
+    rooms = [importlib.import_module(f"torch.amp.{room}") for room in ("autocast_mode", "grad_scaler")]
+    insides = {"OptState", "autocast_decorator"}
+    assert {name for room in rooms for name in room.__all__} - names_on_the_page() == insides
+
+
 def test_what_is_not_here_is_not_here():
     here = {name for room in ROOMS for name in importlib.import_module(f"numbagrad.autograd{room}").__all__}
     assert rows("not here") & here == set()
