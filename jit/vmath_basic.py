@@ -179,7 +179,8 @@ def expm1(x: Real) -> Real:
     # Half of 2ⁿ is finite where the result is.
     power = from_bits(iadd(shl(bits(shifted - 1.0), MANTISSA), ONE_BITS))
     y = fma(fma(r * r, poly(r, EXP), r), power, power - 0.5) * 2.0
-    return fcopysign(y, x)
+    # Half of the smallest numbers is not exact.
+    return x if fabs(x) < SMALLEST_NORMAL else fcopysign(y, x)
 
 
 # ----- Logarithms -----
@@ -400,8 +401,8 @@ def arctanh(x: Real) -> Real:
     return fcopysign(y, x)
 
 
-# With n = 1 from a ratio of 1.65 on, its terms do not cancel.
-LATE = Both((1 << 23) * 3 // 10, (1 << 52) * 3 // 10)
+# With n = 1 from a = tanh(1/4) on, below which the result has a finer last place than n ln2 / 2.
+LATE = Both((1 << 23) * 265 // 1000, (1 << 52) * 265 // 1000)
 
 
 @vector

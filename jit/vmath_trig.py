@@ -148,7 +148,8 @@ def arctan2(y: Real, x: Real) -> Real:
     short = short * (0.25 if long > ENORMOUS else 1.0)
     short = 1.0 if short == INF else (short * 0.0 if long == INF else short)
     long = 1.0 if long == INF else long * (0.25 if long > ENORMOUS else 1.0)
-    middle = short > 0.5 * long
+    # Twice a subnormal number is exact, half of it is not.
+    middle = short + short > long
     top = short - long if middle else short
     bottom = short + long if middle else long
     t = top / (1.0 if bottom == 0.0 else bottom)
@@ -195,7 +196,8 @@ def sinc(x: Real) -> Real:
     bend = z * poly(z, SINC)
     wave = 1.0 + bend
     rest = fma(slope, (1.0 - wave) + bend, slope_low * wave)
-    return (1.0 - 2.0 * fabs(turn)) * fma(slope, wave, rest)
+    y = slope * wave
+    return (1.0 - 2.0 * fabs(turn)) * (y + (rest + lost(slope, wave, y)))
 
 
 @vector
