@@ -84,6 +84,17 @@ class Map:
             return None
         return _nested_kernel(self.program, arrays, dtype, lengths or [1], [s or [0] for s in strides])
 
+    def recipe(self, operands: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype) -> tuple[Recipe, bool]:
+        """How to run over operands of these shapes and strides, and whether over their transposes."""
+        kinds = [(a.shape, a.strides) if isinstance(a, np.ndarray) else None for a in operands]
+        key = (dtype.num, backend.current(), team.get_num_threads(), shape, *kinds)
+        found = self._recipes.get(key)
+        if found is None:
+            if len(self._recipes) >= RECIPES_AT_MOST:
+                self._recipes.clear()
+            found = self._recipes[key] = _recipe(self.program, operands, shape, dtype)
+        return found
+
     def __call__(
         self,
         operands: Sequence[Any],
@@ -103,14 +114,7 @@ class Map:
         out : sequence of ndarray, optional
             C-contiguous arrays of `shape` and `dtype` for the results.
         """
-        kinds = [(a.shape, a.strides) if isinstance(a, np.ndarray) else None for a in operands]
-        key = (dtype.num, backend.current(), team.get_num_threads(), shape, *kinds)
-        found = self._recipes.get(key)
-        if found is None:
-            if len(self._recipes) >= RECIPES_AT_MOST:
-                self._recipes.clear()
-            found = self._recipes[key] = _recipe(self.program, operands, shape, dtype)
-        recipe, turned = found
+        recipe, turned = self.recipe(operands, shape, dtype)
         if turned and out is None:
             outs = [memory.empty(shape[::-1], dtype) for _ in self.program.exprs]
             recipe([a.T if isinstance(a, np.ndarray) else a for a in operands], outs)

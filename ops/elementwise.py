@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from numbagrad.engine.layout import CODES, FAST_SIZE, Layout, code_of, dense_lay
 from numbagrad.engine.mode import mode
 from numbagrad.engine.node import Edge, Node, watches
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
-from numbagrad.jit import backend, mapping
+from numbagrad.jit import backend, mapping, memory
 from numbagrad.jit.expr import (
     Partials,
     ScalarExpr,
@@ -41,6 +42,7 @@ from numbagrad.jit.expr import (
 )
 from numbagrad.jit.kernel import kernel_for
 from numbagrad.jit.mapping import Program
+from numbagrad.jit.team import get_num_threads
 from numbagrad.ops import fastpath
 from numbagrad.ops.fused_backward import run_fused
 from numbagrad.ops.operands import NUMBERS, OPERANDS, broadcast_shape, layout_at, operand, promoted_half, unbroadcast
@@ -81,6 +83,9 @@ class Elementwise:
         self._loops: dict[Any, np.dtype] = {}
         self._decided: dict[Any, tuple[np.dtype, tuple[int, ...]]] = {}
         _DECISIONS.append(self._decided)
+        self._known: dict[Any, tuple[Layout, mapping.Recipe]] = {}
+        """For dense tensors that are large or broadcast, by their layouts: layout of the result, and how to run."""
+        _DECISIONS.append(self._known)
         self.summary = (doc or f"Derivative of an op: {name}.").strip()
         self.__name__ = self.__qualname__ = name
         self._make_fast()
@@ -123,6 +128,10 @@ class Elementwise:
 
     def call(self, *operands: Any) -> Any:
         """The general way: any operands, dtypes, shapes and layouts."""
+        kinds = tuple([v._layout if type(v) is Tensor else type(v) for v in operands])
+        known = self._known.get((kinds, get_num_threads()))
+        if known is not None:
+            return self._call_known(operands, *known)
         given = [v if type(v) is Tensor else operand(v, p) for v, p in zip(operands, self.params, strict=True)]
         if self.tables and any([type(v) is np.ndarray for v in operands]):  # noqa: C419 - a list is faster here
             return self.fast(*given)
@@ -135,7 +144,31 @@ class Elementwise:
         tensors = [wrap(o) for o in outs]
         if kind_of(compute) in "fc" and mode.enabled:
             self._record(given, tensors)
-        return tensors[0] if len(tensors) == 1 else tuple(tensors)
+        if len(tensors) > 1:
+            return tuple(tensors)
+        self._keep_known(kinds, values, tensors[0])
+        return tensors[0]
+
+    def _call_known(self, operands: Sequence[Any], layout: Layout, recipe: mapping.Recipe) -> Tensor:
+        out = memory.empty(layout.shape, layout.dtype)
+        recipe([v._data if type(v) is Tensor else v for v in operands], (out,))
+        tensor = wrap(out)
+        if mode.enabled:
+            self._record(operands, (tensor,))
+        return tensor
+
+    def _keep_known(self, kinds: tuple[Any, ...], values: Sequence[Any], out: Tensor) -> None:
+        """Remember how to run over dense tensors of these layouts, and numbers."""
+        layout = out._layout
+        usual = layout.dense and code_of(layout.dtype) >= 0 and layout.code < 0
+        if not usual or not all(map(_is_usual, kinds, [p in self.conditions for p in self.params], repeat(layout))):
+            return
+        recipe, turned = self.map.recipe(values, layout.shape, layout.dtype)
+        if turned:
+            return
+        if len(self._known) >= mapping.RECIPES_AT_MOST:
+            self._known.clear()
+        self._known[kinds, get_num_threads()] = layout, recipe
 
     def _call_small(self, given: Sequence[Any]) -> Tensor:
         """Small strided operands are copied: that costs less than finding out how to walk over them."""
@@ -575,6 +608,13 @@ backend.on_switch(_forget_kernels)
 
 def _saved_name(op: Elementwise, kind: str, nr: int) -> str:
     return op.params[nr] if kind == "in" else f"out_{nr}"
+
+
+def _is_usual(kind: Any, condition: bool, layout: Layout) -> bool:
+    """Whether an operand is a number, or a dense tensor that needs no cast."""
+    if type(kind) is Layout:
+        return kind.dense and kind.dtype == (np.bool_ if condition else layout.dtype)
+    return kind is float or kind is int
 
 
 def _is_small_strided(value: Any) -> bool:

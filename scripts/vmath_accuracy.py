@@ -111,9 +111,7 @@ def lgamma_scale(x):
 
 def digamma_scale(x):
     with np.errstate(all="ignore"):
-        return np.where(
-            x < 0, np.abs(special.digamma(np.abs(x))) + np.abs(pi / np.tan(pi * np.fmod(x, 1.0))), 0
-        )
+        return np.where(x < 0, np.abs(special.digamma(np.abs(x))) + np.abs(pi / np.tan(pi * np.fmod(x, 1.0))), 0)
 
 
 def logaddexp_scale(x, y):
@@ -150,13 +148,9 @@ FUNCTIONS = {
     "floor": Function(np.floor, mp.floor, limit32=0, limit64=0, edges=UNIT_EDGES),
     "ceil": Function(np.ceil, mp.ceil, limit32=0, limit64=0, edges=UNIT_EDGES),
     "rint": Function(np.rint, mp.nint, limit32=0, limit64=0, edges=UNIT_EDGES),
-    "trunc": Function(
-        np.trunc, lambda x: mp.sign(x) * mp.floor(abs(x)), limit32=0, limit64=0, edges=UNIT_EDGES
-    ),
+    "trunc": Function(np.trunc, lambda x: mp.sign(x) * mp.floor(abs(x)), limit32=0, limit64=0, edges=UNIT_EDGES),
     "exp": Function(np.exp, bounded(mp.exp, 2000), edges=LN2_EDGES),
-    "exp2": Function(
-        np.exp2, bounded(lambda x: mp.mpf(2) ** x, 3000), edges=(0.5, 1.5, -0.5, -1.5, 1023.5, -1074.0)
-    ),
+    "exp2": Function(np.exp2, bounded(lambda x: mp.mpf(2) ** x, 3000), edges=(0.5, 1.5, -0.5, -1.5, 1023.5, -1074.0)),
     "expm1": Function(np.expm1, bounded(mp.expm1, 2000), edges=LN2_EDGES),
     "log": Function(np.log, mp.log, 0.01, 10.0, edges=ROOT_EDGES),
     "log2": Function(np.log2, lambda x: mp.log(x) / mp.log(2), 0.01, 10.0, edges=ROOT_EDGES),
@@ -177,9 +171,7 @@ FUNCTIONS = {
     "cbrt": Function(np.cbrt, lambda x: mp.sign(x) * mp.cbrt(abs(x)), edges=(1.0, 8.0)),
     "sigmoid": Function(special.expit, bounded(lambda x: 1 / (1 + mp.exp(-x)), 2000), edges=LN2_EDGES),
     "softplus": Function(softplus, lambda x: mp.log1p(mp.exp(x)) if x < 2000 else x, edges=LN2_EDGES),
-    "log_sigmoid": Function(
-        log_sigmoid, lambda x: -mp.log1p(mp.exp(-x)) if x > -2000 else x, edges=LN2_EDGES
-    ),
+    "log_sigmoid": Function(log_sigmoid, lambda x: -mp.log1p(mp.exp(-x)) if x > -2000 else x, edges=LN2_EDGES),
     "erf": Function(special.erf, bounded(mp.erf, 40), edges=(0.9, -0.9)),
     "erfc": Function(special.erfc, exact_erfc, edges=(0.5, -0.5, 26.0)),
     "erfinv": Function(special.erfinv, mp.erfinv, -1.0, 1.0, edges=(0.9990342, 1 - 1e-7)),
@@ -213,9 +205,7 @@ FUNCTIONS = {
         np.logaddexp, lambda x, y: max(x, y) + mp.log1p(mp.exp(-abs(x - y))), arity=2, scale=logaddexp_scale
     ),
     "mod": Function(np.mod, exact_mod, -40.0, 40.0, limit32=0.5, limit64=0.5, arity=2),
-    "copysign": Function(
-        np.copysign, lambda x, y: abs(x) if y > 0 else -abs(x), limit32=0, limit64=0, arity=2
-    ),
+    "copysign": Function(np.copysign, lambda x, y: abs(x) if y > 0 else -abs(x), limit32=0, limit64=0, arity=2),
 }
 
 
@@ -241,18 +231,25 @@ def evaluate(name, *xs, cpu=None):
 
 # ----- Errors -----
 
+# 1 / ulp of a float32, by the exponent's bits of its float64.
+PER_ULP = np.exp2(23.0 - np.clip(np.arange(2048) - 1023, -126, 128))
 
-@numba.njit
+
 def worst_float32(got, wide, scale):
     """The largest error in ulp, and where; infinite where a special value is wrong."""
+    size = np.maximum(np.maximum(np.abs(wide), scale), 2.0**-126)
+    return _worst_float32(got, wide, size.view(np.int64))
+
+
+@numba.njit
+def _worst_float32(got, wide, size_bits):
     worst, at = 0.0, 0
     for i in range(got.size):
         near = np.float32(wide[i])
-        if np.isnan(near) or np.isinf(near) or not np.isfinite(got[i]):
-            error = 0.0 if got[i] == near or (np.isnan(near) and np.isnan(got[i])) else np.inf
+        if np.isfinite(near) and np.isfinite(got[i]):
+            error = abs(got[i] - wide[i]) * PER_ULP[size_bits[i] >> 52]
         else:
-            size = max(abs(wide[i]), scale[i], 1.1754943508222875e-38)
-            error = abs(got[i] - wide[i]) * 2.0 ** (23 - np.floor(np.log2(size)))
+            error = 0.0 if got[i] == near or (np.isnan(near) and np.isnan(got[i])) else np.inf
         if error > worst:
             worst, at = error, i
     return worst, at
@@ -313,11 +310,8 @@ def column(rng, dtype, count, low, high, edges):
     kind = np.dtype(dtype)
     info = np.finfo(kind)
     parts = [
-        rng.integers(0, 1 << 8 * kind.itemsize, count, dtype=np.uint64)
-        .astype(f"u{kind.itemsize}")
-        .view(kind),
-        np.exp2(rng.uniform(info.minexp - info.nmant, info.maxexp - 0.01, count))
-        * rng.choice([-1, 1], count),
+        rng.integers(0, 1 << 8 * kind.itemsize, count, dtype=np.uint64).astype(f"u{kind.itemsize}").view(kind),
+        np.exp2(rng.uniform(info.minexp - info.nmant, info.maxexp - 0.01, count)) * rng.choice([-1, 1], count),
         np.exp2(rng.uniform(-12, 8, count)) * rng.choice([-1, 1], count),
         rng.uniform(low, high, 2 * count),
         rng.uniform(-800, 800, count // 4),
@@ -418,9 +412,7 @@ def measure_time(name, dtype, count=100_000):
     xs = [rng.uniform(low, high, count).astype(dtype) for low, high in ranges]
     out, entry = np.empty_like(xs[0]), kernel(name, dtype).entry
     theirs = (
-        (lambda: function.numpy(*xs, out=out))
-        if isinstance(function.numpy, np.ufunc)
-        else lambda: function.numpy(*xs)
+        (lambda: function.numpy(*xs, out=out)) if isinstance(function.numpy, np.ufunc) else lambda: function.numpy(*xs)
     )
     return tuple(1e9 * seconds_per_element(call, count) for call in (lambda: entry(*xs, out), theirs))
 
@@ -452,16 +444,12 @@ def write_row(cells):
 def write_stamp(full):
     """Say when and where the table was measured."""
     model = (
-        re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-        if Path("/proc/cpuinfo").exists()
-        else None
+        re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()) if Path("/proc/cpuinfo").exists() else None
     )
     versions = f"NumPy {np.__version__}, SciPy {scipy.__version__}, Numba {numba.__version__}"
     machine = f"{model[1] if model else platform.processor()} ({numba.config.CPU_NAME or host()})"
     inputs = "all 2^32 float32 inputs" if full else "a sample of float32 inputs"
-    stamp = (
-        f"Measured on {datetime.date.today()}: {machine}, {versions}, {inputs} of functions of one argument."
-    )
+    stamp = f"Measured on {datetime.date.today()}: {machine}, {versions}, {inputs} of functions of one argument."
     PAGE.write_text(re.sub(r"^Measured on .*$", stamp, PAGE.read_text(), flags=re.M))
 
 
@@ -474,21 +462,15 @@ def host():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="functions; default: all")
-    parser.add_argument(
-        "--full", action="store_true", help="all 2^32 float32 inputs and ten times the float64 points"
-    )
-    parser.add_argument(
-        "--cpu", help="a processor in LLVM's words to compile for, e.g. x86-64, which has no FMA"
-    )
+    parser.add_argument("--full", action="store_true", help="all 2^32 float32 inputs and ten times the float64 points")
+    parser.add_argument("--cpu", help="a processor in LLVM's words to compile for, e.g. x86-64, which has no FMA")
     parser.add_argument("--time", action="store_true", help="compare the time per element too")
     parser.add_argument("--no-errors", action="store_true", help="only the times")
     parser.add_argument("--write", action="store_true", help=f"into {PAGE.name}")
     options = parser.parse_args()
     missing = sorted(vmath.SUPPORTED - set(FUNCTIONS))
     if missing:
-        sys.exit(
-            f"scripts/vmath_accuracy.py: nothing to compare {', '.join(missing)} with: add it to FUNCTIONS"
-        )
+        sys.exit(f"scripts/vmath_accuracy.py: nothing to compare {', '.join(missing)} with: add it to FUNCTIONS")
     failed = [name for name in options.names or FUNCTIONS if not report(name, options)]
     if options.write:
         write_stamp(options.full)
