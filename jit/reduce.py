@@ -192,9 +192,14 @@ class RowKernel:
     The arguments in order: for ``rows`` and ``columns`` what `loop_arguments` names, then items, rows, numbers, stored
     outputs and results; ``columns`` ends with scratch memory, of float64 and of
     the items' dtype.
+
+    `kinds` has a word for each item where arrays lie in memory as they please (`pull`): "dense" or "single", of which
+    all items along the inner loop are one, and "mask" before it for booleans.
     """
 
-    def __init__(self, program: RowProgram, loop: str, dtype: str, wide: bool) -> None:
+    def __init__(
+        self, program: RowProgram, loop: str, dtype: str, wide: bool = False, kinds: tuple[str, ...] = ()
+    ) -> None:
         if loop not in _WRITERS or dtype not in FLOATS:
             raise ValueError(f"no {loop} kernel for {dtype}, only {', '.join(_WRITERS)} for {', '.join(FLOATS)}")
         self.program = program = program.storing_once() if dtype in storage.TYPES else program
@@ -203,7 +208,8 @@ class RowKernel:
         self.stored_dtype = dtype
         self.dtype = storage.compute_name(dtype)
         self.result_dtype = "float64" if wide else dtype
-        writer = _WRITERS[loop](self)
+        self.kinds = dict(zip(program.items, kinds, strict=True)) if kinds else {}
+        writer = (_FREE_WRITERS if kinds else _WRITERS)[loop](self)
         self.source = writer.source()
         self._ints = writer.loop_arguments()
         self._compiled: compile.Compiled | None = None
@@ -225,7 +231,8 @@ class RowKernel:
         item, result = storage.kernel_type(self.stored_dtype), storage.kernel_type(self.result_dtype)
         reads = abi.Flat if self.loop == "whole" else abi.Strided
         args: list[Any] = [types.int64] * len(self._ints)
-        args += [reads(item)] * len(program.items) + [flat(item)] * len(program.rows)
+        masks = [self.kinds.get(n, "").startswith("mask") for n in program.items]
+        args += [reads(types.boolean if mask else item) for mask in masks] + [flat(item)] * len(program.rows)
         args += [types.float64] * len(program.numbers)
         args += [flat(item)] * len(program.stored) + [flat(result)] * len(program.results)
         scratch = [flat(types.float64), flat(small)] if self.loop == "columns" else []
@@ -233,9 +240,9 @@ class RowKernel:
 
 
 @functools.cache
-def kernel(program: RowProgram, loop: str, dtype: str, wide: bool = False) -> RowKernel:
+def kernel(program: RowProgram, loop: str, dtype: str, wide: bool = False, kinds: tuple[str, ...] = ()) -> RowKernel:
     """The one kernel of its kind; `wide` makes the results float64."""
-    return RowKernel(program, loop, dtype, wide)
+    return RowKernel(program, loop, dtype, wide, kinds)
 
 
 _NAMESPACE = {
@@ -307,7 +314,8 @@ class _Writer:
     def item_lines(self, stage: Stage, index: str, position: str) -> list[str]:
         """Load the items, compute and store; the names of what is folded."""
         names, items, numbers = self.names(stage.loop_exprs, "r")
-        self.put(*(f"v_{n} = {n}_row[{index}]" for n in items))
+        kinds = self.kernel.kinds
+        self.put(*(f"v_{n} = {n}_row[{index}]" for n in items if not kinds.get(n, "").endswith("single")))
         if POSITION in numbers:
             self.put(f"r_{POSITION} = {self.dtype}({position})")
         results = self.rendered(stage.loop_exprs, names, self.dtype)
@@ -434,13 +442,17 @@ class _ColumnsWriter(_Writer):
         with self.within("for unit in range(first, last):"):
             self.put("column, rest = unit % blocks * block, unit // blocks")
             self.put("outer, part = rest // parts, rest % parts", "width = uintp(min(block, inner - column))")
-            self.put("start, stop = part * chunk, min(part * chunk + chunk, n)")
+            self.put("start, stop = part * chunk, min(part * chunk + chunk, n)", *self.outer_lines())
             self.put(*(f"{r}_row = {r}_.at((outer * inner + column) * {self.itemsize})" for r in self.program.rows))
             for k, stage in enumerate(self.program.stages):
                 later = [e for after in self.program.stages[k + 1 :] for e in after.loop_exprs]
                 self.stage(stage, set(symbols(*later)))
             self.results()
         self.put("acquire_gil(gil)")
+
+    def outer_lines(self) -> list[str]:
+        """What is computed of the outer index."""
+        return []
 
     def stage(self, stage: Stage, used: set[str]) -> None:
         """One stage; `used` are the names that later loops use."""
@@ -516,6 +528,57 @@ class _ColumnsWriter(_Writer):
             self.put(*(f"{n}_to[c] = {self.result}({self.large(n)})" for n in self.program.results))
 
 
+class _FreeRowsWriter(_RowsWriter):
+    """As rows, but the outer index counts two axes, and every array, stored ones too, has its own steps along them."""
+
+    def loop_arguments(self) -> list[str]:
+        return ["first", "last", "parts", "n", "chunk", "far", *_free_steps(self.program, "step", "jump")]
+
+    def body(self) -> None:
+        self.put("gil = release_gil(uintp((last - first) * min(n, chunk)))")
+        with self.within("for unit in range(first, last):"):
+            self.put("row, start = unit // parts, unit % parts * chunk", "length = uintp(min(chunk, n - start))")
+            self.put("o, p = row // far, row % far")
+            for i in (*self.program.items, *self.program.stored):
+                self.put(f"{i}_row = {i}_.at(o * step_{i} + p * jump_{i}{_free_offset(self, i, 'start')})")
+            self.put(*_free_singles(self))
+            self.one_row("row", "unit")
+        self.put("acquire_gil(gil)")
+
+
+class _FreeColumnsWriter(_ColumnsWriter):
+    """As columns, but the outer index counts two axes, and every array, stored ones too, has its own steps."""
+
+    def loop_arguments(self) -> list[str]:
+        steps = _free_steps(self.program, "step", "jump", "line")
+        return ["first", "last", "parts", "n", "chunk", "inner", "block", "far", *steps]
+
+    def outer_lines(self) -> list[str]:
+        return ["o, p = outer // far, outer % far"]
+
+    def places(self) -> None:
+        for i in (*self.program.items, *self.program.stored):
+            offset = _free_offset(self, i, "column")
+            self.put(f"{i}_row = {i}_.at(o * step_{i} + p * jump_{i} + j * line_{i}{offset})")
+        self.put(*_free_singles(self))
+
+
+def _free_steps(program: RowProgram, *words: str) -> list[str]:
+    return [f"{word}_{n}" for n in (*program.items, *program.stored) for word in words]
+
+
+def _free_offset(writer: _Writer, name: str, index: str) -> str:
+    """Where the inner loop begins."""
+    kind = writer.kernel.kinds.get(name, "dense")
+    size = 1 if kind.startswith("mask") else writer.itemsize
+    return "" if kind.endswith("single") else f" + {index} * {size}"
+
+
+def _free_singles(writer: _Writer) -> list[str]:
+    return [f"v_{n} = {n}_row[uintp(0)]" for n, kind in writer.kernel.kinds.items() if kind.endswith("single")]
+
+
+_FREE_WRITERS: dict[str, type[_Writer]] = {"rows": _FreeRowsWriter, "columns": _FreeColumnsWriter}
 _WRITERS: dict[str, type[_Writer]] = {"whole": _WholeWriter, "rows": _RowsWriter, "columns": _ColumnsWriter}
 
 

@@ -359,6 +359,11 @@ def _parts(w: Walk) -> int:
     return -(-w.n // size) if w.n >= 2 * size else 1
 
 
+def parts_of(outer: int, n: int, inner: int) -> int:
+    """The same, for `outer` groups of rows of `n` items that lie `inner` items apart."""
+    return _parts(Walk(outer, n, inner, 0, 0))
+
+
 def _partly(
     part: RowProgram, w: Walk, parts: int, items: Sequence[np.ndarray], rows: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
@@ -400,7 +405,7 @@ def _call(
     if made.loop == "whole":
         made.entry(*arrays)
     else:
-        _spread(made, units, w.outer * w.n * w.inner // units, loop, arrays)
+        spread(made, units, w.outer * w.n * w.inner // units, loop, arrays)
     return results
 
 
@@ -414,8 +419,7 @@ def _loop(
     step, line = w.n * w.inner * dtype.itemsize, w.inner * dtype.itemsize
     others = len(program.items) - 1
     if w.inner > 1:
-        blocks = -(-w.inner * max(1, len(program.slots)) // SCRATCH)
-        block = -(-w.inner // blocks)
+        blocks, block = blocks_of(w.inner, program)
         loop = [parts, w.n, chunk, w.inner, block, w.step, w.line, *[step, line] * others]
         return kernel(program, "columns", name, wide), w.outer * parts * blocks, loop
     if w.outer == parts == 1 and program.divisible and not program.rows:
@@ -423,7 +427,13 @@ def _loop(
     return kernel(program, "rows", name, wide), w.outer * parts, [parts, w.n, chunk, w.step, *[step] * others]
 
 
-def _spread(rows_kernel: RowKernel, units: int, size: int, loop: Sequence[int], arrays: Sequence[Any]) -> None:
+def blocks_of(inner: int, program: RowProgram) -> tuple[int, int]:
+    """In how many blocks columns are walked, and how wide one is, so that their numbers fit into scratch memory."""
+    block = -(-inner // -(-inner * max(1, len(program.slots)) // SCRATCH))
+    return -(-inner // block), block
+
+
+def spread(rows_kernel: RowKernel, units: int, size: int, loop: Sequence[int], arrays: Sequence[Any]) -> None:
     """Run all units, each of `size` items; in batches if there are threads for them."""
     entry = rows_kernel.entry
 
@@ -465,4 +475,15 @@ def _finish(
         return [np.asarray(values[name], dtype) for name in program.results]
 
 
-__all__ = ["Walk", "contiguous", "evaluate", "run", "runs_natively", "walk"]
+__all__ = [
+    "Walk",
+    "blocks_of",
+    "contiguous",
+    "evaluate",
+    "name_of",
+    "parts_of",
+    "run",
+    "runs_natively",
+    "spread",
+    "walk",
+]

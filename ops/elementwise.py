@@ -14,7 +14,7 @@ that maps (gradient, saved values) to the gradients, and so has a derivative of 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -42,10 +42,22 @@ from numbagrad.jit.expr import (
 )
 from numbagrad.jit.kernel import kernel_for
 from numbagrad.jit.mapping import Program
+from numbagrad.jit.pull import pull
 from numbagrad.jit.team import get_num_threads
 from numbagrad.ops import fastpath
+from numbagrad.ops.composing import compose
 from numbagrad.ops.fused_backward import run_fused
-from numbagrad.ops.operands import NUMBERS, OPERANDS, broadcast_shape, layout_at, operand, promoted_half, unbroadcast
+from numbagrad.ops.operands import (
+    NUMBERS,
+    OPERANDS,
+    broadcast_shape,
+    layout_at,
+    operand,
+    promoted_half,
+    stretched_axes,
+    unbroadcast,
+)
+from numbagrad.ops.pushing import numbers_in, push
 from numbagrad.ops.registry import NUMPY, Sampling, register
 from numbagrad.ops.saved import check_saved, saved_output, versions_of
 
@@ -303,7 +315,7 @@ class Elementwise:
     def vjp(self, node: Node, grad: Any) -> Sequence[Tensor | None]:
         """Gradients of the operands of a node with several outputs."""
         wants = tuple(e is not None for e in node.edges)
-        plan = self.plan(tuple(g is not None for g in grad), wants, _numbers(check_saved(node, self._sources)))
+        plan = self.plan(tuple(g is not None for g in grad), wants, numbers_in(check_saved(node, self._sources)))
         return plan.general_several(node, [g for g in grad if g is not None])
 
     def jvp(self, node: Node, tangents: Sequence[Tensor | None]) -> Any:
@@ -429,13 +441,32 @@ class Plan:
         for i in self.passed:
             found[i] = grads[0]
         if self.computed:
-            results = self._results(node, grads, saved)
+            results = self._sums(node, grads, saved) or self._results(node, grads, saved)
             for i, r in zip(self.computed, results, strict=True):
                 found[i] = r
         for i in self.flat:
             at = layout_at(node.edges[i])
             found[i] = wrap(np.zeros(at.shape, at.dtype))
         return [None if g is None else unbroadcast(g, layout_at(e)) for g, e in zip(found, node.edges, strict=True)]
+
+    def _sums(self, node: Node, grads: Sequence[Tensor], saved: Sequence[Any]) -> Sequence[Tensor] | None:
+        """The gradients of large arrays, those of broadcast operands summed in the loop that computes them; None where
+        there is nothing to sum."""
+        wide, dtype = grads[0].shape, grads[0].dtype
+        shapes = [layout_at(node.edges[i]).shape for i in self.computed]
+        if mode.enabled or grads[0].size <= FAST_SIZE or code_of(dtype) < 0 or all(s == wide for s in shapes):
+            return None
+        values = [v._data if isinstance(v, Tensor) else v for v in (*grads, *saved)]
+        values = [
+            _cast(v, dtype, p in self.op.conditions) if isinstance(v, np.ndarray) else v
+            for v, p in zip(values, self.op.params, strict=True)
+        ]
+        targets = [None if s == wide else stretched_axes(s, wide) for s in shapes]
+        found = pull(self.op.program, values, wide, dtype, targets)
+        if found is None:
+            return None
+        # A view would count as somebody else's memory.
+        return [wrap(f if f.shape == s else f.reshape(s)) for f, s in zip(found, shapes, strict=True)]
 
     def _unpack(self, node: Node) -> list[Any]:
         if node.op is self.source:
@@ -504,81 +535,12 @@ class Careful:
         self.jvp = plan.jvp
 
 
-def push(
-    op: Elementwise, nr: int, node: Node, tangents: Sequence[Tensor | None], saved: Mapping[tuple[str, int], Any]
-) -> Tensor:
-    """Forward mode of output `nr`: the tangents times the partials. Recorded when grad mode is on."""
-    outs = tuple(k == nr for k in range(len(op.exprs)))
-    numbers = _numbers([saved.get(("in", i)) for i in range(len(op.params))])
-    total = None
-    for i, t in enumerate(tangents):
-        if t is not None:
-            plan = op.plan(outs, tuple(i == j for j in range(len(op.params))), numbers)
-            term = _push_term(node, plan, t, saved)
-            total = term if total is None else total if term is None else total + term
-    layout = node.layout[nr] if isinstance(node.layout, tuple) else node.layout
-    return wrap(np.zeros(layout.shape, layout.dtype)) if total is None else _broadcast(total, layout.shape)
-
-
-def _push_term(node: Node, plan: Plan, t: Tensor, saved: Mapping[tuple[str, int], Any]) -> Tensor | None:
-    if plan.passed:
-        return t
-    if not plan.computed:
-        return None
-    values = [saved_output(node, s[1], saved[s]) if s[0] == "out" and mode.enabled else saved[s] for s in plan.saves]
-    values = [wrap(v) if isinstance(v, np.ndarray) else v for v in values]
-    if t.dtype.kind == "c":
-        return compose(plan, [t, *values], conjugate=False)[0]
-    return plan.op.call(t, *values)
-
-
 def _free_prefix(params: Sequence[str]) -> str:
     """A prefix for the names of cotangents: a derivative's own derivative has arguments called grad already."""
     prefix = "grad"
     while any(p.startswith(prefix) for p in params):
         prefix = "d" + prefix
     return prefix
-
-
-def _numbers(values: Sequence[Any]) -> tuple[bool, ...]:
-    return tuple(type(v) in NUMBERS for v in values)
-
-
-def _broadcast(t: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if t.shape == shape:
-        return t
-    from numbagrad.ops.shape import broadcast_to
-
-    return broadcast_to(t, shape)
-
-
-def compose(plan: Plan, operands: Sequence[Any], conjugate: bool = True) -> Sequence[Tensor]:
-    """The formulas of `plan` computed op by op, for complex numbers: each gradient is g times the conjugate partial.
-
-    The formulas are linear in the cotangent, so conjugating the cotangent before and the result after does it.
-    """
-    from numbagrad.ops.conversion import conj
-
-    count = len(plan.cotangents)
-    turned = [conj(v) if conjugate and i < count else v for i, v in enumerate(operands)]
-    values = dict(zip(plan.op.params, turned, strict=True))
-    results = [_compose_expr(e, values) for e in plan.op.exprs]
-    return [conj(r) if conjugate else r for r in results]
-
-
-def _compose_expr(root: ScalarExpr, values: Mapping[str, Any]) -> Any:
-    from numbagrad.ops.registry import OPS
-
-    known: dict[int, Any] = {}
-    for e in topological(root):
-        if e.op == "symbol":
-            known[id(e)] = values[e.value]
-        elif e.op == "const":
-            known[id(e)] = e.value
-        else:
-            name = "multiply" if e.op == "gmul" else e.op
-            known[id(e)] = OPS[name](*(known[id(a)] for a in e.args))
-    return known[id(root)]
 
 
 _TABLES: list[list[Any]] = []
@@ -729,4 +691,4 @@ def _declare_scalar(op: Elementwise, rule: Callable[..., Any]) -> None:
 
 
 RULES["gmul"] = lambda g, d: (d, g)
-__all__ = ["RULES", "Elementwise", "Plan", "compose", "const", "elementwise", "layout_of", "s"]
+__all__ = ["RULES", "Elementwise", "Plan", "const", "elementwise", "layout_of", "s"]
