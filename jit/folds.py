@@ -63,6 +63,18 @@ def note_nan(typingctx: Any, found: Any, x: Any) -> Any:
     return found(found, x), codegen
 
 
+@intrinsic
+def note_not(typingctx: Any, found: Any, holds: Any) -> Any:
+    """`found = note_not(found, c)` is not 0 from the first c on that does not hold."""
+    if not (isinstance(found, types.Integer) and isinstance(holds, types.Boolean)):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        return builder.or_(values[0], builder.zext(builder.not_(values[1]), values[0].type))
+
+    return found(found, holds), codegen
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One way to fold: the value of nothing, and NumPy's function."""
@@ -84,5 +96,6 @@ NAMESPACE: dict[str, object] = {
     "larger": larger,
     "smaller": smaller,
     "note_nan": note_nan,
+    "note_not": note_not,
 }
 """What rendered folds refer to."""

@@ -17,6 +17,7 @@ is read at full speed and adds up in float64.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,11 +28,17 @@ from numbagrad.jit import abi, compile, folds, render, storage
 from numbagrad.jit.expr import ScalarExpr, substitute, symbol, symbols
 from numbagrad.jit.kernel import FLOATS, itemsize_of, kernel_for
 
+IN_ORDER = 256
+"""Items after which a product that is made in order is looked at."""
+
 BLOCK = 1024
 """Items that are summed in their own precision before float64 takes over."""
 
 POSITION = "position"
 """Symbol for how many items of the row lie before this one, exact to 2**24 in float32."""
+
+TOGETHER = 4
+"""Lines that a column kernel sums at once."""
 
 LINES = 32
 """Lines that columns are summed over in the items' precision before float64 takes over."""
@@ -392,13 +399,24 @@ class _WholeWriter(_Writer):
                 self.put(*_ROW_FOLDS[f.kind].step(f.name, r))
 
     def in_order(self, stage: Stage, fold: Fold) -> None:
-        """A product that may have lost digits on its way is computed again as it is written."""
-        only = Stage((fold,))
-        with self.within(f"if not ({_SAFE_PRODUCT.format(f'w_{fold.name}')}):"):
-            self.put(f"w_{fold.name} = 1.0")
-            with self.within("for i in range(length):"):
+        """A product that may have lost digits on its way is computed again as it is written, up to where it is zero or
+        infinite; what follows can only change its sign, or make it nan."""
+        only, w = Stage((fold,)), f"w_{fold.name}"
+        with self.within(f"if not ({_SAFE_PRODUCT.format(w)}):"):
+            self.put(f"{w} = 1.0", "begin = uintp(0)")
+            with self.within(f"while begin < length and 0.0 < abs({w}) < inf:"):
+                self.put(f"end = min(begin + uintp({IN_ORDER}), length)")
+                with self.within("for i in range(begin, end):"):
+                    (result,) = self.item_lines(only, "i", "i")
+                    self.put(f"{w} = {w} * float64({result})")
+                self.put("begin = end")
+            zero, integer = f"{self.dtype}(0.0)", f"int{self.dtype[5:]}"
+            self.put(*(f"{name} = {integer}(0)" for name in ("signs", "wide", "none")))
+            with self.within("for i in range(begin, length):"):
                 (result,) = self.item_lines(only, "i", "i")
-                self.put(f"w_{fold.name} = w_{fold.name} * float64({result})")
+                self.put(f"signs = ixor(signs, bits({result}))", f"none = note_not(none, fabs({result}) > {zero})")
+                self.put(f"wide = note_not(wide, fabs({result}) < {self.dtype}(inf))")
+            self.put(f"{w} = nan if (wide if {w} == 0.0 else none) != 0 else -{w} if signs < 0 else {w}")
 
 
 class _RowsWriter(_WholeWriter):
@@ -465,7 +483,12 @@ class _ColumnsWriter(_Writer):
             self.put("begin = start")
             with self.within("while begin < stop:"):
                 self.put(f"end = min(begin + {LINES}, stop)")
-                self.loop(stage, "range(begin, end)")
+                if len(sums) == len(stage.folds) and not stage.stores and not self.program.counts:
+                    self.put(f"several = begin + (end - begin) // {TOGETHER} * {TOGETHER}")
+                    self.loop_together(stage)
+                    self.loop(stage, "range(several, end)")
+                else:
+                    self.loop(stage, "range(begin, end)")
                 with self.within("for c in range(width):"):
                     for n in sums:
                         self.put(f"s_{n}[c] = s_{n}[c] + float64(p_{n}[c])", f"p_{n}[c] = {self.dtype}(-0.0)")
@@ -483,6 +506,32 @@ class _ColumnsWriter(_Writer):
                 results = self.item_lines(stage, "c", "j")
                 for f, r in zip(stage.folds, results, strict=True):
                     self.put(*_COLUMN_FOLDS[f.kind].step(f.name, r))
+
+    def loop_together(self, stage: Stage) -> None:
+        """Sum several lines at once, so that the sums are read and written less often."""
+        with self.within(f"for first_line in range(begin, several, {TOGETHER}):"):
+            for k in range(TOGETHER):
+                self.put(f"j = first_line + {k}")
+                self.renamed(self.places, k)
+            with self.within("for c in range(width):"):
+                _, _, numbers = self.names(stage.loop_exprs, "r")
+                self.put(*(f"r_{n} = {self.small(n)}" for n in numbers))
+                for k in range(TOGETHER):
+                    results = self.renamed(lambda: self.item_lines(stage, "c", "j"), k)
+                    for f, r in zip(stage.folds, results, strict=True):
+                        self.put(f"q_{f.name} = {r}" if k == 0 else f"q_{f.name} = q_{f.name} + {r}")
+                self.put(*(f"p_{f.name}[c] = p_{f.name}[c] + q_{f.name}" for f in stage.folds))
+
+    def renamed(self, put: Callable[[], Any], k: int) -> Any:
+        """Put lines in which places, and what is loaded once per line, are those of line k."""
+        before = len(self.lines)
+        found = put()
+        names = "|".join(map(re.escape, self.program.items))
+        singles = "|".join(n for n, kind in self.kernel.kinds.items() if kind.endswith("single"))
+        for i in range(before, len(self.lines)):
+            line = re.sub(rf"\b({names})_row\b", rf"\1_row{k}", self.lines[i])
+            self.lines[i] = re.sub(rf"\bv_({singles})\b", rf"v_\1_{k}", line) if singles else line
+        return found
 
     def places(self) -> None:
         """Where line j of each item begins."""

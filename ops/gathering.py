@@ -20,7 +20,7 @@ from numbagrad.engine.node import Node
 from numbagrad.engine.tensor import Tensor, become_view, edge_of, wrap
 from numbagrad.jit import memory
 from numbagrad.jit.convert import convert
-from numbagrad.jit.scatter import scatter_add
+from numbagrad.jit.scatter import gather, scatter_add
 from numbagrad.ops.operands import as_tensor, holds_tensor, unbroadcast
 from numbagrad.ops.primitive import Call, Primitive, primitive
 from numbagrad.ops.registry import register
@@ -237,7 +237,7 @@ def _read(x: np.ndarray, *, index: Any) -> np.ndarray:
         if index.dtype.kind == "b" and index.shape == x.shape:
             return x.reshape(-1).take(index.reshape(-1).nonzero()[0])
         if index.dtype.kind == "i":
-            return np.asarray(x.take(index, axis=0))
+            return gather(x, index)
     return x[index]
 
 

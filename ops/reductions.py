@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from numbagrad.engine.layout import kind_of
+from numbagrad.engine.layout import code_of, kind_of
+from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.tensor import Tensor, wrap
 from numbagrad.jit import rows
 from numbagrad.jit.expr import s, symbol
@@ -54,7 +55,12 @@ def _prod(x, *, axes, keepdims):
 
 @_prod.vjp("x")
 def _(g, x, x_shape, axes, keepdims):
-    return spread(g, shape=x_shape, axes=axes, keepdims=keepdims) * _product_of_others(conj(x), axes)
+    wide, factors = spread(g, shape=x_shape, axes=axes, keepdims=keepdims), _product_of_others(conj(x), axes)
+    if grad_enabled() or wide.dtype != factors.dtype or code_of(wide.dtype) < 0 or not factors._layout.dense:
+        return wide * factors
+    # The factors are nobody else's.
+    OPS["multiply"].map([wide._data, factors._data], x_shape, wide.dtype, out=[factors._data])
+    return factors
 
 
 def _product_of_others(x: Tensor, axes: Axes) -> Tensor:

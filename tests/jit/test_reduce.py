@@ -10,6 +10,7 @@ from helpers import laid_out
 from hypothesis import given
 from hypothesis import strategies as st
 
+import numbagrad as ng
 from numbagrad.jit import backend, compile, rows, team
 from numbagrad.jit.expr import s, symbol
 from numbagrad.jit.reduce import BLOCK, POSITION, Fold, RowProgram, Stage, kernel
@@ -347,3 +348,44 @@ def test_loops_are_vectorised(program, word, loop):
     text = assembly(program, loop, "float32")
     assert re.search(rf"^\s+v?({word})", text, re.MULTILINE), "no packed instructions"
     assert not re.search(r"call\S*\s+\S*(expf?|logf?)\b", text), "a call of libm"
+
+
+# ----- Products that are made in order -----
+
+HUGE, TINY = 1e300, 1e-300
+PRODUCTS = {
+    "to zero": [TINY] * 3 + [-1.0] * 700,
+    "to minus zero": [TINY] * 3 + [-1.0] * 701,
+    "to infinity": [HUGE] * 3 + [-1.0] * 701,
+    "zero, then infinity": [0.0] + [2.0] * 600 + [np.inf],
+    "zero, then nan": [0.0] + [2.0] * 600 + [np.nan],
+    "infinity, then zero": [np.inf] + [2.0] * 600 + [0.0],
+    "infinity, then nan": [np.inf] + [2.0] * 600 + [np.nan],
+    "nan": [np.nan] + [2.0] * 600,
+    "there and back": [HUGE, TINY] * 400,
+    "a zero alone": [2.0] * 300 + [-0.0] + [2.0] * 300,
+    "infinity alone": [-2.0] * 300 + [np.inf] + [3.0] * 301,
+    "late": [1.0] * 5000 + [TINY, TINY, -1.0],
+}
+
+
+@pytest.mark.parametrize("values", PRODUCTS.values(), ids=list(PRODUCTS))
+def test_products_are_those_made_in_order(values):
+    """A product that becomes zero or infinite on the way stays so, with the sign that the rest gives it."""
+    x = np.array(values)
+    with np.errstate(all="ignore"):
+        want = np.float64(1.0)
+        for v in x:
+            want = want * v
+    for shape in ((-1,), (1, -1)):
+        got = np.asarray(ng.prod(ng.tensor(x.reshape(shape)), axis=-1)).reshape(())
+        np.testing.assert_array_equal(got, want)
+        assert np.signbit(got) == np.signbit(want) or np.isnan(want)
+
+
+@pytest.mark.parametrize("lines", [1, 3, 4, 31, 32, 33, 38, 100, 1001])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_several_lines_are_summed_at_once(lines, dtype):
+    x = np.random.default_rng(lines).normal(size=(lines, 130)).astype(dtype)
+    got = np.asarray(ng.sum(ng.tensor(x), axis=0))
+    np.testing.assert_allclose(got, x.astype(np.float64).sum(0), rtol=1e-6, atol=np.finfo(dtype).eps * 40)
