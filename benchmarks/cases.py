@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bandwidth import bandwidth
 from benchmarks.case import NEVER_SLOWER, Bound, Case
 from benchmarks.elementwise import elementwise
 from benchmarks.libraries import MODES
@@ -18,7 +19,7 @@ CHAIN = 50
 
 def all_cases() -> list[Case]:
     """Every case."""
-    return [*overhead(), *programs(), *training(), *reductions(), *products(), *elementwise()]
+    return [*overhead(), *programs(), *training(), *reductions(), *products(), *bandwidth(), *elementwise()]
 
 
 # ----- eager overhead: what one op costs when the arrays are tiny -----

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from time import process_time
+from statistics import median
+from time import perf_counter, process_time
 from typing import Any
 
 MILLION = 1_000_000
@@ -133,6 +134,28 @@ def training(library: str) -> dict[str, float]:
         return {"memory gained": memory() - before, "seconds": (process_time() - start) / 9_900}
 
 
+def threads(library: str) -> dict[str, float]:
+    """Seconds of wall time that tanh of a million numbers takes on one thread and on two, in float32 and float64."""
+    import numpy as np
+
+    ng = importlib.import_module("numbagrad")
+    if hasattr(os, "sched_setaffinity"):
+        # The table is measured on one core.
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    figures = {}
+    for dtype in ("float32", "float64"):
+        x = ng.tensor(np.random.default_rng(0).standard_normal(MILLION).astype(dtype))
+        samples: dict[int, list[float]] = {1: [], 2: []}
+        for _ in range(100):
+            for count, times in samples.items():
+                ng.set_num_threads(count)
+                start = perf_counter()
+                ng.tanh(x)
+                times.append(perf_counter() - start)
+        figures |= {f"{dtype} on {count}": median(times) for count, times in samples.items()}
+    return figures
+
+
 def memory() -> float:
     """Resident memory now, in MB; where the system does not tell, the most so far."""
     try:
@@ -143,7 +166,7 @@ def memory() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-TASKS = {"import": import_, "first": first_gradient, "million": million, "training": training}
+TASKS = {"import": import_, "first": first_gradient, "million": million, "threads": threads, "training": training}
 
 if __name__ == "__main__":
     task, name = sys.argv[1:]

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from os import environ
+from os import cpu_count, environ
 from pathlib import Path
 
 from benchmarks.libraries import Library
@@ -142,9 +142,24 @@ def long_training(libraries: Sequence[Library]) -> list[Row]:
     ]
 
 
+def two_threads(libraries: Sequence[Library]) -> list[Row]:
+    """A function of a million numbers takes at most 1/1.7 of the time on two threads."""
+    figures = child("threads", "numbagrad")
+    rows = []
+    for dtype in ("float32", "float64"):
+        one, two = figures[f"{dtype} on 1"], figures[f"{dtype} on 2"]
+        asked = at_most(1 / 1.7, "", "of one thread's time", two / one) if (cpu_count() or 1) > 1 else None
+        rows.append(row(f"tanh of 1,000,000 {dtype}", "one thread", "s", {"numbagrad": one}, {}))
+        rows.append(
+            row(f"tanh of 1,000,000 {dtype}", "two threads", "s", {"numbagrad": two}, {}, *([asked] if asked else []))
+        )
+    return rows
+
+
 FRESH = (
     Fresh("fresh processes: import", imports),
     Fresh("fresh processes: first gradient, warm and cold cache", first_gradient),
     Fresh("fresh processes: 1,000,000 chained ops", million),
     Fresh("fresh processes: 10,000 training steps", long_training),
+    Fresh("fresh processes: two threads", two_threads),
 )

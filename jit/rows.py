@@ -17,11 +17,15 @@ from typing import Any
 import numpy as np
 
 from numbagrad.jit import backend, folds, memory, reference, storage, team
+from numbagrad.jit.expr import symbols
 from numbagrad.jit.kernel import FLOATS, kernel_for
-from numbagrad.jit.reduce import POSITION, SCRATCH, RowKernel, RowProgram, kernel
+from numbagrad.jit.reduce import POSITION, SCRATCH, RowKernel, RowProgram, Stage, kernel
 
 PART = 65536
 """Items in a part of a long row."""
+
+FEW = 4
+"""So many long rows, or fewer, are worked on one stage after the other, each in parts."""
 
 BATCH = 4 * PART
 """Items that one call of a kernel works on when there are several threads."""
@@ -346,6 +350,8 @@ def _launch(
             part = program.folds_only()
             used = [r for name, r in zip(program.rows, rows, strict=True) if name in part.rows]
             return _finish(program, _partly(part, w, parts, items, used), (1,), rows, numbers, dtype)
+    elif w.inner == 1 and w.outer <= FEW and _parts(w) > 1 and not program.counts and not wide:
+        return _by_stages(program.storing_once(), w, items, rows, numbers, stored)
     return _call(program, w, 1, w.n, items, rows, numbers, stored, dtype)
 
 
@@ -372,6 +378,49 @@ def _partly(
     parts = -(-w.n // chunk)
     found = _call(part, w, parts, chunk, items, rows, [], [], _WIDE)
     return [f.reshape(w.outer, parts, w.inner) for f in found]
+
+
+def _by_stages(
+    program: RowProgram,
+    w: Walk,
+    items: Sequence[np.ndarray],
+    rows: Sequence[np.ndarray],
+    numbers: Sequence[float],
+    stored: Sequence[np.ndarray],
+) -> list[np.ndarray]:
+    """A program of several stages over few long rows: the parts of a stage may run at once."""
+    chunk = -(-w.n // _parts(w))
+    parts = -(-w.n // chunk)
+    values: dict[str, Any] = dict(zip(program.numbers, numbers, strict=True))
+    values |= {name: r.reshape(-1).astype(np.float64) for name, r in zip(program.rows, rows, strict=True)}
+    arrays = dict(zip((*program.items, *program.stored), (*items, *stored), strict=True))
+    for made, whole in zip(_stage_programs(program), program.stages, strict=True):
+        per_row = [values[n].astype(items[0].dtype) for n in made.rows]
+        used = [values[n] for n in made.numbers]
+        outs = [arrays[n] for n in made.stored]
+        given = [arrays[n] for n in made.items]
+        found = _call(made, w, parts, chunk, given, per_row, used, outs, _WIDE)
+        with np.errstate(all="ignore"):
+            for f, part in zip(whole.folds, found, strict=True):
+                values[f.name] = folds.KINDS[f.kind].ufunc.reduce(part.reshape(w.outer, parts), axis=1)
+            for name, expr in whole.after:
+                (values[name],) = reference.evaluate([expr], values, _WIDE, kernel_for.definitions)
+    return [np.asarray(values[name], items[0].dtype) for name in program.results]
+
+
+@functools.cache
+def _stage_programs(program: RowProgram) -> list[RowProgram]:
+    """A program for each stage: what earlier stages computed of a row comes to it as an array."""
+    made = []
+    for k, stage in enumerate(program.stages):
+        used = set(symbols(*stage.loop_exprs))
+        arrays = tuple(n for n in program.items if n in used) or program.items[:1]
+        numbers = tuple(n for n in program.numbers if n in used)
+        known = tuple(sorted(used - {*program.items, *program.numbers}))
+        loop = Stage(stage.folds, stage.stores)
+        names = tuple(f.name for f in stage.folds)
+        made.append(RowProgram(f"{program.name}_stage{k}", arrays, (loop,), names, known, numbers))
+    return made
 
 
 def _widened(part: RowProgram, w: Walk, x: np.ndarray) -> list[np.ndarray]:

@@ -389,3 +389,52 @@ def test_several_lines_are_summed_at_once(lines, dtype):
     x = np.random.default_rng(lines).normal(size=(lines, 130)).astype(dtype)
     got = np.asarray(ng.sum(ng.tensor(x), axis=0))
     np.testing.assert_allclose(got, x.astype(np.float64).sum(0), rtol=1e-6, atol=np.finfo(dtype).eps * 40)
+
+
+# ----- Few long rows -----
+
+LONG = {
+    "var": (lambda a: ng.var(a, axis=-1), lambda a: a.var(-1)),
+    "std": (lambda a: ng.std(a, axis=-1, ddof=1), lambda a: a.std(-1, ddof=1)),
+    "softmax": (ng.softmax, lambda a: shares(a)),
+    "log_softmax": (ng.log_softmax, lambda a: np.log(shares(a))),
+    "logsumexp": (lambda a: ng.logsumexp(a, -1), lambda a: np.log(np.exp(a).sum(-1))),
+}
+
+
+def shares(a):
+    e = np.exp(a - a.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("shape", [(300_001,), (2, 150_000)], ids=str)
+def test_long_rows_are_worked_on_in_parts(shape, name):
+    """The values are NumPy's, the gradients those of rows that are not cut, the bits those of any number of threads."""
+    op, want = LONG[name]
+    data = np.random.default_rng(0).normal(size=shape)
+    seed = np.random.default_rng(1).normal(size=want(data).shape)
+    before, found = team.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            team.set_num_threads(count)
+            a = ng.tensor(data, requires_grad=True)
+            out = op(a)
+            out.backward(seed)
+            found.append((np.asarray(out.detach()), np.asarray(a.grad)))
+    finally:
+        team.set_num_threads(before)
+    assert len({(v.tobytes(), g.tobytes()) for v, g in found}) == 1
+    np.testing.assert_allclose(found[0][0], want(data), rtol=1e-12)
+    with backend.use_backend("reference"):
+        a = ng.tensor(data, requires_grad=True)
+        op(a).backward(seed)
+    np.testing.assert_allclose(found[0][1], a.grad, rtol=1e-9, atol=1e-12 * np.abs(np.asarray(a.grad)).max())
+
+
+def test_long_rows_of_float16_are_rounded_once():
+    data = np.random.default_rng(0).normal(size=200_000).astype(np.float16)
+    want = data.astype(float) - np.log(np.exp(data.astype(float)).sum())
+    got = np.asarray(ng.log_softmax(ng.tensor(data)))
+    assert got.dtype == np.float16
+    np.testing.assert_allclose(got.astype(float), want, rtol=1.05 * 2**-11)
