@@ -23,6 +23,7 @@ _MODULES = (
     "quantiles",
     "products",
     "transforms",
+    "hips",
 )
 
 __all__ = ["OPS"]
