@@ -38,8 +38,9 @@ def _ratio(k: Real, a: Real) -> tuple[Real, Real]:
 
 def _minus_square(a: Real, scale: Real) -> tuple[Real, Real]:
     """-scale a², in two parts, for a scale that is a power of 2."""
-    square = a * a
-    return -scale * square, (-scale * lost(a, a, square) if square < INF else 0.0)
+    part = scale * a
+    square = part * a
+    return -square, (-lost(part, a, square) if square < INF else 0.0)
 
 
 def _product(x: Real, x_low: Real, y: Real, y_low: Real) -> tuple[Real, Real]:

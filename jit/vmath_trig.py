@@ -80,8 +80,8 @@ def tan(x: Real) -> Real:
     odd = iand(n, 1) != 0
     y = (-1.0 if odd else t) / (t if odd else 1.0)
     if IS_FLOAT32:
-        # What rounding took from t, where t was divided by; elsewhere it is too small to count.
-        y = y - (bend - (r - t)) * y * y
+        # What rounding took from t and from the quotient, where t was divided by.
+        y = y + y * (fma(y, t, 1.0) + y * ((r - t) - bend)) if odd else y
     return beyond_tan(x, x, y)
 
 

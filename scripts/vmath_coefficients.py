@@ -166,9 +166,11 @@ FITS = {
     "TAN": Fit(root_series(lambda x: -mp.tan(x), -1), zero, (pi / 4) ** 2 * 1.001, 5, 13, lambda z: z),
     # 2^r = 1 + r EXP2(r) for |r| <= ½.
     "EXP2": Fit(smooth(lambda r: (two**r - 1) / r), -half, half, 5, 11, lambda r: r / two**r),
-    # log2(1 + f) = f + f LOG2(f) and log10(1 + f) = f/2 + f LOG10(f), on [1/√2, √2] - 1.
+    # log2(1 + f) = f + f LOG2(f) and log10(1 + f) = 7/16 f + f LOG10(f), on [1/√2, √2] - 1.
     "LOG2": Fit(rest_of_log(ln2, 1), 1 / sqrt2 - 1, sqrt2 - 1, 8, None, lambda f: ln2 * f / mp.log1p(f)),
-    "LOG10": Fit(rest_of_log(ln10, half), 1 / sqrt2 - 1, sqrt2 - 1, 8, None, lambda f: ln10 * f / mp.log1p(f)),
+    "LOG10": Fit(
+        rest_of_log(ln10, mp.mpf(7) / 16), 1 / sqrt2 - 1, sqrt2 - 1, 8, None, lambda f: ln10 * f / mp.log1p(f)
+    ),
     # sinh(r) = r + r³ SINH(r²), cosh(r) = 1 + r² COSH(r²) for |r| <= ½.
     "SINH": Fit(root_series(mp.sinh), zero, one / 4 * 1.001, 2, 5, lambda z: z),
     "COSH": Fit(smooth(lambda z: (mp.cosh(mp.sqrt(z)) - 1) / z), zero, one / 4 * 1.001, 2, 6, lambda z: z),
