@@ -37,7 +37,7 @@ BLOCK = 1024
 POSITION = "position"
 """Symbol for how many items of the row lie before this one, exact to 2**24 in float32."""
 
-TOGETHER = 4
+TOGETHER = 8
 """Lines that a column kernel sums at once."""
 
 LINES = 32
@@ -481,9 +481,11 @@ class _ColumnsWriter(_Writer):
         sums = [f.name for f in stage.folds if f.kind == "sum"]
         if sums:
             self.put("begin = start")
+            together = len(sums) == len(stage.folds) and not stage.stores and not self.program.counts
             with self.within("while begin < stop:"):
-                self.put(f"end = min(begin + {LINES}, stop)")
-                if len(sums) == len(stage.folds) and not stage.stores and not self.program.counts:
+                # A sum of several lines is one step, so more lines are as exact.
+                self.put(f"end = min(begin + {LINES * TOGETHER // 2 if together else LINES}, stop)")
+                if together:
                     self.put(f"several = begin + (end - begin) // {TOGETHER} * {TOGETHER}")
                     self.loop_together(stage)
                     self.loop(stage, "range(several, end)")
