@@ -284,7 +284,8 @@ def log10(x: Real) -> Real:
     if IS_FLOAT32:
         f, n = _split_log(x)
         rest = fma(f, poly(f, LOG10), n * (UNIT * LOG10_2_LOW))
-        return fma(n, UNIT * LOG10_2_HIGH, fma(f, 0.4375, rest))
+        # 7/16 in two parts, whose products are exact.
+        return fma(n, UNIT * LOG10_2_HIGH, fma(f, 0.5, fma(f, -0.0625, rest)))
     return _log_in_base(x, LOG10_E, LOG10_E_LOW, LOG10_2_HIGH, LOG10_2_LOW)
 
 
