@@ -365,7 +365,6 @@ def _power_operator(x: Any, y: Any) -> Tensor:
 _SHORTCUTS = {2: square.fast, 1: positive, -1: reciprocal.fast, 0.5: sqrt.fast}
 
 NUMPY[np.positive] = positive
-float_power = power
 abs = absolute
 true_divide = divide
 mod = remainder
@@ -379,7 +378,6 @@ __all__ = [
     "clip",
     "copysign",
     "divide",
-    "float_power",
     "floor",
     "fmax",
     "fmin",

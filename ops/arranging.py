@@ -1,4 +1,4 @@
-"""Arranging: reverse, shift, turn, repeat and pad."""
+"""Arranging: reverse, shift, turn and repeat."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from numbagrad.engine.tensor import Tensor, wrap
 from numbagrad.jit import memory
-from numbagrad.ops.conversion import clone
 from numbagrad.ops.folding import sum_axes
-from numbagrad.ops.gathering import getitem, zeros
-from numbagrad.ops.operands import as_tensor, holds_tensor
+from numbagrad.ops.gathering import getitem
+from numbagrad.ops.operands import as_tensor
 from numbagrad.ops.primitive import primitive
 from numbagrad.ops.registry import stands_for
 from numbagrad.ops.shape import Shape, ravel, reshape, swapaxes
@@ -34,30 +33,6 @@ def _roll(x, *, shift, axis):
 def _(g, shift, axis):
     back = tuple(-s for s in shift) if isinstance(shift, tuple) else -shift
     return _roll(g, shift=back, axis=axis)
-
-
-@primitive(name="pad")
-def _pad(x, *, pad_width, values):
-    if not (isinstance(values, int) and values == 0):
-        return np.pad(x, pad_width, constant_values=values)
-    # np.pad takes ten times as long for small arrays.
-    out = zeros(tuple(lo + n + hi for n, (lo, hi) in zip(x.shape, pad_width, strict=True)), x.dtype)
-    out[_inner(pad_width, x.shape)] = x
-    return out
-
-
-def _inner(pad_width: tuple[tuple[int, int], ...], shape: tuple[int, ...]) -> Any:
-    return tuple(slice(lo, lo + n) for (lo, _), n in zip(pad_width, shape, strict=True)) or ...
-
-
-@_pad.vjp("x")
-def _(g, x_shape, pad_width):
-    return getitem(g, _inner(pad_width, x_shape))
-
-
-@_pad.jvp
-def _(node, tangents):
-    return _pad(tangents[0], pad_width=node.statics.settings["pad_width"], values=0)
 
 
 # ----- Order along axes -----
@@ -277,104 +252,6 @@ def resize(a: Any, new_shape: Shape) -> Tensor:
     return getitem(x, places)
 
 
-@stands_for(np.pad)
-def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Tensor:
-    """Put a border around.
-
-    Parameters
-    ----------
-    array : array_like
-    pad_width : int, or (before, after), or one pair per axis
-        Width of the border; a dict gives it for some axes.
-    mode : {"constant", "edge", "reflect", "symmetric", "wrap", "empty"}, optional
-        "empty" borders are zeros here.
-    constant_values : number, optional
-        For mode "constant"; as `pad_width`, it may differ from side to side.
-    reflect_type : {"even"}, optional
-        For modes "reflect" and "symmetric".
-
-    Returns
-    -------
-    Tensor
-
-    Raises
-    ------
-    NotImplementedError
-        For NumPy's other modes: their borders are not copies of elements.
-
-    Examples
-    --------
-    >>> import numbagrad as ng
-    >>> ng.pad(ng.tensor([1.0, 2.0]), (1, 2))
-    tensor([0., 1., 2., 0., 0.])
-    >>> ng.pad(ng.tensor([1.0, 2.0, 3.0]), 2, mode="reflect")
-    tensor([3., 2., 1., 2., 3., 2., 1.])
-    """
-    x = as_tensor(array, "array")
-    if mode not in _PAD_SETTINGS:
-        raise NotImplementedError(
-            f"pad: mode {mode!r} has no gradient here; the modes are {', '.join(_PAD_SETTINGS)}. "
-            "Build the border yourself and join it with concatenate"
-        )
-    unknown = set(kwargs) - _PAD_SETTINGS[mode]
-    if unknown:
-        raise ValueError(f"unsupported keyword arguments for mode {mode!r}: {unknown}")
-    widths = _pad_widths(pad_width, x.ndim)
-    if mode in ("constant", "empty"):
-        return _pad_constant(x, widths, kwargs.get("constant_values", 0))
-    if kwargs.get("reflect_type", "even") != "even":
-        raise NotImplementedError("pad: reflect_type is 'odd', but only 'even' has a gradient here")
-    return _pad_with_elements(x, widths, mode)
-
-
-_PAD_SETTINGS: dict[str, set[str]] = {
-    "constant": {"constant_values"},
-    "empty": set(),
-    "edge": set(),
-    "reflect": {"reflect_type"},
-    "symmetric": {"reflect_type"},
-    "wrap": set(),
-}
-
-
-def _pad_widths(pad_width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
-    if isinstance(pad_width, dict):
-        given = {normalize_axis_index(axis, ndim): w for axis, w in pad_width.items()}
-        return tuple(_pad_widths(given.get(axis, 0), 1)[0] for axis in range(ndim))
-    if type(pad_width) is int and pad_width >= 0:
-        return ((pad_width, pad_width),) * ndim
-    widths = np.asarray(pad_width)
-    if widths.dtype.kind not in "iu":
-        raise TypeError(f"pad: `pad_width` must be of integral type, got {pad_width!r}")
-    if (widths < 0).any():
-        raise ValueError(f"pad: index can't contain negative values, got pad_width {pad_width!r}")
-    try:
-        return tuple((int(lo), int(hi)) for lo, hi in np.broadcast_to(widths, (ndim, 2)))
-    except ValueError:
-        raise ValueError(f"pad: pad_width {pad_width!r} does not give a pair for each of the {ndim} axes") from None
-
-
-def _pad_constant(x: Tensor, widths: tuple[tuple[int, int], ...], values: Any) -> Tensor:
-    if isinstance(values, Tensor) and not values.requires_grad:
-        values = values._data
-    if holds_tensor(values):
-        raise NotImplementedError(
-            "pad: constant_values with a gradient are not supported; build the border with broadcast_to and join it "
-            "with concatenate"
-        )
-    return _pad(x, pad_width=widths, values=values)
-
-
-def _pad_with_elements(x: Tensor, widths: tuple[tuple[int, int], ...], mode: str) -> Tensor:
-    """NumPy pads one axis after the other, so each is a gather of its own."""
-    out = x
-    for axis, (width, n) in enumerate(zip(widths, x.shape, strict=True)):
-        if any(width):
-            places = np.pad(np.arange(n), width, mode)
-            out = getitem(out, (slice(None),) * axis + (places,))
-    return clone(out) if out is x else out
-
-
 METHODS: dict[str, Callable[..., Any]] = {"repeat": repeat}
 
-__all__ = ["flip", "fliplr", "flipud", "pad", "repeat", "resize", "roll", "rot90", "tile"]
+__all__ = ["flip", "fliplr", "flipud", "repeat", "resize", "roll", "rot90", "tile"]

@@ -70,8 +70,16 @@ def _(g):
     return g
 
 
+@stands_for(np.astype)
+def _numpy_astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Tensor:
+    """`astype` with NumPy's signature."""
+    if device not in (None, "cpu"):
+        raise ValueError(f"astype: device {device!r} is not here, only 'cpu'")
+    return astype(x, dtype, copy)
+
+
 @stands_for(np.copy)
-def clone(x: Any, order: str = "K") -> Tensor:
+def clone(a: Any, order: str = "K", subok: bool = False) -> Tensor:
     """A copy with memory of its own; the gradient flows back to `x`.
 
     Examples
@@ -83,7 +91,7 @@ def clone(x: Any, order: str = "K") -> Tensor:
     >>> x
     tensor([1., 2.])
     """
-    return _clone(x)
+    return _clone(as_tensor(a, "a"))
 
 
 @primitive(view=True, name="real")
@@ -102,7 +110,7 @@ def _(node, tangents):
 
 
 @stands_for(np.real)
-def real(x: Any) -> Tensor:
+def real(val: Any) -> Tensor:
     """Real part.
 
     Examples
@@ -111,7 +119,7 @@ def real(x: Any) -> Tensor:
     >>> ng.real(ng.tensor([1 + 2j]))
     tensor([1.])
     """
-    x = as_tensor(x)
+    x = as_tensor(val, "val")
     return _real(x) if x.dtype.kind == "c" else x
 
 
@@ -131,7 +139,7 @@ def _(node, tangents):
 
 
 @stands_for(np.imag)
-def imag(x: Any) -> Tensor:
+def imag(val: Any) -> Tensor:
     """Imaginary part; zeros for real numbers.
 
     Examples
@@ -140,8 +148,13 @@ def imag(x: Any) -> Tensor:
     >>> ng.imag(ng.tensor([1 + 2j]))
     tensor([2.])
     """
-    x = as_tensor(x)
-    return _imag(x) if x.dtype.kind == "c" else x.__mul__(0)
+    x = as_tensor(val, "val")
+    if x.dtype.kind == "c":
+        return _imag(x)
+    from numbagrad.ops.arithmetic import where
+
+    # Within the graph, but +0 also for negative numbers and nan.
+    return where(np.False_, x, np.zeros((), x.dtype))
 
 
 @primitive(name="conj")

@@ -131,6 +131,36 @@ def diagflat(v: Any, k: int = 0) -> Tensor:
     return diag(ravel(v), k)
 
 
+def make_diagonal(D: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """Matrices with the last axis on their diagonals, as HIPS autograd's function of this name.
+
+    Parameters
+    ----------
+    D : array_like
+    offset : {0}, optional
+    axis1, axis2 : int, optional
+        Where the axes of the matrices are to stand: the last two, -2 and -1 (or 0 and 1 for one matrix).
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.make_diagonal([1.0, 2.0])
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
+    x = as_tensor(D, "D")
+    if offset != 0 or (axis1 % (x.ndim + 1), axis2 % (x.ndim + 1)) != (x.ndim - 1, x.ndim):
+        raise NotImplementedError(
+            f"make_diagonal: only offset=0, axis1=-2, axis2=-1 is here, got {offset}, {axis1}, {axis2}; use moveaxis"
+        )
+    n = x.shape[-1]
+    return _onto_diagonal(x, shape=(*x.shape, n), offset=0, axis1=x.ndim - 1, axis2=x.ndim)
+
+
 @stands_for(np.tril)
 def tril(m: Any, k: int = 0) -> Tensor:
     """A copy with zeros above diagonal `k`.
@@ -355,6 +385,7 @@ __all__ = [
     "diagonal",
     "indices",
     "ix_",
+    "make_diagonal",
     "meshgrid",
     "ravel_multi_index",
     "tril",

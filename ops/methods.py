@@ -20,6 +20,7 @@ from numbagrad.ops import (
     exponential,
     indexing,
     inplace,
+    interchange,
     joining,
     logic,
     products,
@@ -165,6 +166,7 @@ def _attach_all() -> None:
         products,
         creation,
         inplace,
+        interchange,
         protocols,
     ):
         attach(getattr(module, "METHODS", {}))

@@ -2,112 +2,89 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from numbagrad.engine.tensor import Tensor
-from numbagrad.ops import products, reductions
-from numbagrad.ops.registry import NUMPY
-
-_REDUCE = {
-    np.add: "sum",
-    np.multiply: "prod",
-    np.maximum: "max",
-    np.minimum: "min",
-    np.logical_and: "all",
-    np.logical_or: "any",
-}
-"""The reduction that is a ufunc's ``reduce``."""
-
-_ACCUMULATE = {np.add: "cumsum", np.multiply: "cumprod"}
+from numbagrad.ops.arithmetic import where as choose
+from numbagrad.ops.conversion import astype
+from numbagrad.ops.operands import as_tensor
+from numbagrad.ops.registry import NUMPY, stands_for
+from numbagrad.ops.ufuncs import METHODS_OF_UFUNCS, unsupported
 
 
 def array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """A NumPy ufunc met a Tensor."""
-    out = kwargs.pop("out", None)
-    if method == "__call__":
-        result = _call(ufunc, inputs, kwargs)
-    elif method == "reduce":
-        result = _from_table(_REDUCE, ufunc, method)(*inputs, **{"axis": 0, **_given(kwargs)})
-    elif method == "accumulate":
-        result = _from_table(_ACCUMULATE, ufunc, method)(*inputs, **{"axis": 0, **_given(kwargs)})
-    elif method == "outer":
-        result = _outer(ufunc, inputs, kwargs)
-    else:
-        raise TypeError(_unsupported(f"numpy.{ufunc.__name__}.{method}"))
-    return result if out is None else _into(out, result, ufunc)
-
-
-def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    op = products.matmul if ufunc is np.matmul else NUMPY.get(ufunc)
-    if op is None:
-        raise TypeError(_unsupported(f"numpy.{ufunc.__name__}"))
-    dtype = kwargs.pop("dtype", None)
-    where = kwargs.pop("where", True)
-    kwargs = {
-        k: v for k, v in kwargs.items() if (k, v) not in (("casting", "same_kind"), ("order", "K"), ("subok", True))
-    }
-    if kwargs or where is not True:
-        raise TypeError(
-            f"numpy.{ufunc.__name__} on a Tensor does not take {', '.join(kwargs) or 'where'}; "
-            "use numbagrad.where for a mask"
-        )
-    if dtype is not None:
-        from numbagrad.ops.conversion import astype
-
-        inputs = tuple(astype(i, dtype) for i in inputs)
-    return op(*inputs)
-
-
-def _outer(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    from numbagrad.ops.operands import as_tensor
-    from numbagrad.ops.shape import reshape
-
-    x, y = map(as_tensor, inputs)
-    return _call(ufunc, (reshape(x, x.shape + (1,) * y.ndim), y), kwargs)
-
-
-def _given(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments without those that say what is usual anyway."""
-    usual = {"dtype": None, "keepdims": False, "initial": np._NoValue, "where": True}
-    return {k: v for k, v in kwargs.items() if k not in usual or v is not usual[k]}
-
-
-def _from_table(table: dict[np.ufunc, str], ufunc: np.ufunc, method: str) -> Callable[..., Any]:
-    if ufunc not in table:
-        raise TypeError(_unsupported(f"numpy.{ufunc.__name__}.{method}"))
-    return getattr(reductions, table[ufunc])
-
-
-def _into(out: tuple[Any, ...], result: Any, ufunc: np.ufunc) -> Any:
-    """``out=``: a Tensor is overwritten; for an ndarray the result is returned instead, so that ``a += t`` makes `a`
-    a Tensor and the gradient lives."""
-    (target,) = out
-    if isinstance(target, Tensor):
-        return target.copy_(result)  # type: ignore[attr-defined]
-    if result.shape != target.shape or not np.can_cast(result.dtype, target.dtype, "same_kind"):
-        raise ValueError(
-            f"numpy.{ufunc.__name__}: the result of shape {result.shape} and dtype {result.dtype} does not fit into "
-            f"out of shape {target.shape} and dtype {target.dtype}"
-        )
-    return result
+    return METHODS_OF_UFUNCS[method](ufunc, inputs, kwargs)
 
 
 def array_function(self: Tensor, function: Callable[..., Any], kinds: Any, args: Any, kwargs: Any) -> Any:
     """A function of NumPy met a Tensor."""
     ours = NUMPY.get(function)
     if ours is None:
-        raise TypeError(_unsupported(f"{function.__module__}.{function.__name__}"))
-    return ours(*args, **kwargs)
+        raise TypeError(unsupported(f"{function.__module__}.{function.__name__}"))
+    return call_with_out(ours, function, args, kwargs)
 
 
-def _unsupported(name: str) -> str:
-    return (
-        f"{name} does not work on Tensors (its gradient would be lost); "
-        "for the value alone pass tensor.detach().numpy()"
-    )
+def call_with_out(ours: Callable[..., Any], theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """`ours` with NumPy's arguments; what it computes is written to an ``out=`` that is a Tensor.
+
+    An ndarray cannot hold a gradient, so it is filled only by a result that requires none.
+    """
+    place = place_of_out(theirs)
+    if "out" in kwargs:
+        kwargs = dict(kwargs)
+        out = kwargs.pop("out")
+    elif place is not None and len(args) > place:
+        out, args = args[place], (*args[:place], None, *args[place + 1 :])
+    else:
+        return ours(*args, **kwargs)
+    result = ours(*args, **kwargs)
+    return result if out is None else _write(out, result, theirs.__name__)
+
+
+@functools.cache
+def place_of_out(function: Callable[..., Any]) -> int | None:
+    """Where `out` stands among the positional parameters."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return names.index("out") if "out" in names else None
+
+
+def _write(out: Any, result: Any, name: str) -> Any:
+    (out,) = out if isinstance(out, tuple) else (out,)
+    if not isinstance(result, Tensor) or not isinstance(out, (Tensor, np.ndarray)):
+        raise TypeError(f"{name}: out must be a Tensor or an array for one result, got {type(out).__name__}")
+    if out.shape != result.shape:
+        raise ValueError(f"{name}: out has shape {out.shape}, the result {result.shape}")
+    if not np.can_cast(result.dtype, out.dtype, "same_kind"):
+        raise TypeError(f"{name}: cannot cast the result from {result.dtype} to the {out.dtype} of out")
+    if isinstance(out, Tensor):
+        return out.copy_(result)  # type: ignore[attr-defined]
+    if result.requires_grad:
+        raise TypeError(f"{name}: out is an ndarray, where the gradient would be lost; pass a Tensor, or leave it out")
+    out[...] = result._data
+    return out
+
+
+@stands_for(np.copyto)
+def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """Overwrite a tensor with values that are broadcast to it; its gradient goes to them."""
+    source = as_tensor(src, "src")
+    if not isinstance(dst, Tensor):
+        raise TypeError(
+            "copyto: dst is an ndarray, where the gradient of src would be lost; make it a Tensor with asarray"
+        )
+    if not np.can_cast(source.dtype, dst.dtype, casting):
+        raise TypeError(f"Cannot cast array data from {source.dtype} to {dst.dtype} according to the rule {casting!r}")
+    dst[...] = astype(source if where is True else choose(where, source, dst), dst.dtype)
 
 
 METHODS: dict[str, Any] = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.tensor import Tensor, wrap
+from numbagrad.ops.conversion import astype
 from numbagrad.ops.gathering import along_index, getitem
 from numbagrad.ops.operands import as_tensor
 from numbagrad.ops.registry import stands_for
@@ -126,6 +127,7 @@ def unique(
     axis: int | None = None,
     *,
     equal_nan: bool = True,
+    sorted: bool = True,
 ) -> Any:
     """The different values, sorted. The gradient goes to the first of equal elements.
 
@@ -139,6 +141,8 @@ def unique(
         Compare the slices along this axis instead of elements.
     equal_nan : bool, optional
         Take all nan as one value.
+    sorted : bool, optional
+        The values are sorted in any case.
 
     Returns
     -------
@@ -156,6 +160,97 @@ def unique(
     values = getitem(ravel(x), index) if axis is None else _slices(x, index, normalize_axis_index(axis, x.ndim))
     more = [wrap(i) for i in ([index] if return_index else []) + others]
     return (values, *more) if more else values
+
+
+class UniqueAllResult(NamedTuple):
+    """What `unique_all` returns."""
+
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCountsResult(NamedTuple):
+    """What `unique_counts` returns."""
+
+    values: Tensor
+    counts: Tensor
+
+
+class UniqueInverseResult(NamedTuple):
+    """What `unique_inverse` returns."""
+
+    values: Tensor
+    inverse_indices: Tensor
+
+
+@stands_for(np.unique_all)
+def unique_all(x: Any) -> UniqueAllResult:
+    """The different values, the place of the first of each, the number of each element's value, and the counts.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.unique_all([2.0, 1.0, 2.0]).counts
+    tensor([1, 2])
+    """
+    return UniqueAllResult(*unique(x, True, True, True, equal_nan=False))
+
+
+@stands_for(np.unique_counts)
+def unique_counts(x: Any) -> UniqueCountsResult:
+    """The different values and how often each occurs.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.unique_counts([2.0, 1.0, 2.0]).values
+    tensor([1., 2.])
+    """
+    return UniqueCountsResult(*unique(x, return_counts=True, equal_nan=False))
+
+
+@stands_for(np.unique_inverse)
+def unique_inverse(x: Any) -> UniqueInverseResult:
+    """The different values and, for each element, the number of its value.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.unique_inverse([2.0, 1.0, 2.0]).inverse_indices
+    tensor([1, 0, 1])
+    """
+    return UniqueInverseResult(*unique(x, return_inverse=True, equal_nan=False))
+
+
+@stands_for(np.unique_values)
+def unique_values(x: Any) -> Tensor:
+    """The different values, sorted.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.unique_values([2.0, 1.0, 2.0])
+    tensor([1., 2.])
+    """
+    return unique(x, equal_nan=False)
+
+
+@stands_for(np.sort_complex)
+def sort_complex(a: Any) -> Tensor:
+    """Sort by the real part, then by the imaginary one; the result is complex.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.sort_complex([2.0, 1.0])
+    tensor([1.+0.j, 2.+0.j])
+    """
+    x = sort(as_tensor(a, "a"))
+    if x.dtype.kind == "c":
+        return x
+    return astype(x, np.complex64 if x.dtype.char in "bhBHf" else np.complex128)
 
 
 def _slices(x: Tensor, index: np.ndarray, axis: int) -> Tensor:
@@ -230,5 +325,10 @@ __all__ = [
     "partition",
     "searchsorted",
     "sort",
+    "sort_complex",
     "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
 ]

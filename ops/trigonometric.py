@@ -6,6 +6,7 @@ import numpy as np
 
 from numbagrad.jit.expr import s
 from numbagrad.ops.elementwise import elementwise
+from numbagrad.ops.registry import NUMPY
 
 PI = math.pi
 
@@ -120,6 +121,9 @@ def sinc(x):
     return y, (s.where(near, series, (s.cos(PI * far) - s.sin(PI * far) / (PI * far)) / far),)
 
 
+radians, degrees = deg2rad, rad2deg
+NUMPY[np.radians], NUMPY[np.degrees] = deg2rad, rad2deg
+
 __all__ = [
     "arccos",
     "arccosh",
@@ -131,7 +135,9 @@ __all__ = [
     "cos",
     "cosh",
     "deg2rad",
+    "degrees",
     "rad2deg",
+    "radians",
     "sin",
     "sinc",
     "sinh",

@@ -56,7 +56,7 @@ def test_numpy_and_tensors_mixed(name):
 
 def test_numpy_functions_we_do_not_have_say_so():
     x = leaf([1, 2])
-    for call in (lambda: np.packbits(x), lambda: np.nextafter(x, x), lambda: np.add.at(x, [0], 1.0)):
+    for call in (lambda: np.setdiff1d(x, x), lambda: np.busday_count(x, x), lambda: np.intersect1d(x, x)):
         with pytest.raises(TypeError, match="gradient would be lost"):
             call()
 
