@@ -47,7 +47,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Tensor:
     if weights is None:
         return wrap(np.bincount(places, None, minlength))
     weights = as_tensor(weights, "weights")
-    if weights.dtype.kind == "c":
+    if weights._layout.kind == "c":
         raise TypeError(f"bincount: weights of {weights.dtype} cannot be cast to float64 safely")
     checked = np.bincount(places, weights._data, minlength)
     if not weights.requires_grad:
@@ -187,7 +187,7 @@ def _observation_weights(fweights: Any, aweights: Any, count: int) -> Tensor | N
             raise RuntimeError(f"incompatible numbers of samples and {name}")
         if (one._data < 0).any():
             raise ValueError(f"{name} cannot be negative")
-        one = one if one.dtype.kind == "f" else astype(one, np.float64)
+        one = one if one._layout.kind == "f" else astype(one, np.float64)
         w = one if w is None else w * one
     return w
 
@@ -216,7 +216,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
         return c / c
     spread = sqrt(real(diag(c)))
     c = c / spread.reshape(-1, 1) / spread
-    if c.dtype.kind != "c":
+    if c._layout.kind != "c":
         return clip(c, -1, 1)
     return astype(clip(real(c), -1, 1), c.dtype) + astype(clip(imag(c), -1, 1), c.dtype) * 1j
 

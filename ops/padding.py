@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from numbagrad.engine.layout import kind_of
 from numbagrad.engine.tensor import Tensor
 from numbagrad.ops import arithmetic, reductions
 from numbagrad.ops.conversion import astype, clone
@@ -166,7 +167,7 @@ def _pad_with_elements(x: Tensor, widths: Widths, mode: str) -> Tensor:
 
 def _pad_odd(x: Tensor, widths: Widths, mode: str) -> Tensor:
     """Odd reflections are linear: along each axis a matrix, which is what becomes of the unit vectors."""
-    out = x if x.dtype.kind in "fc" else astype(x, np.float64)
+    out = x if x._layout.kind in "fc" else astype(x, np.float64)
     for axis, (width, n) in enumerate(zip(widths, x.shape, strict=True)):
         if any(width):
             matrix = np.pad(np.eye(n, dtype=out.dtype), (width, (0, 0)), mode, reflect_type="odd")
@@ -215,7 +216,7 @@ def _fill(edge: Tensor, value: Tensor, width: int, axis: int) -> Tensor:
 def _ramp(edge: Tensor, value: Tensor, width: int, axis: int) -> Tensor:
     steps = np.arange(width).reshape((-1,) + (1,) * (edge.ndim - 1 - axis)) / max(width, 1)
     made = value + (edge - value) * steps
-    return made if edge.dtype.kind in "fc" else arithmetic.floor(made)
+    return made if edge._layout.kind in "fc" else arithmetic.floor(made)
 
 
 _STATISTICS: dict[str, Callable[..., Tensor]] = {
@@ -244,7 +245,7 @@ def _pad_statistic(x: Tensor, widths: Widths, mode: str, stat_length: Any) -> Te
 
 def _statistic(x: Tensor, axis: int, mode: str, width: int, dtype: np.dtype) -> Tensor:
     value = _STATISTICS[mode](x, axis)
-    value = value if dtype.kind in "fc" else arithmetic.rint(value)
+    value = value if kind_of(dtype) in "fc" else arithmetic.rint(value)
     return broadcast_to(astype(value, dtype), _wide(value, axis, width))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.layout import is_bfloat16
 from numbagrad.engine.tensor import Tensor
 from numbagrad.ops import arithmetic, trigonometric
 from numbagrad.ops.arithmetic import where
@@ -189,15 +190,15 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
 
 
 def _numbers(x: Tensor, nan: Any, posinf: Any, neginf: Any) -> Tensor:
-    if x.dtype.kind == "c":
+    if x._layout.kind == "c":
         return _complex_of(_numbers(real(x), nan, posinf, neginf), _numbers(imag(x), nan, posinf, neginf), x.dtype)
-    if x.dtype.kind != "f":
+    if x._layout.kind != "f":
         return clone(x)
-    limits = np.finfo(x.dtype)
+    largest = (2 - 2.0**-7) * 2.0**127 if is_bfloat16(x.dtype) else np.finfo(x.dtype).max
     places = (
         (np.isnan(x._data), nan),
-        (np.isposinf(x._data), limits.max if posinf is None else posinf),
-        (np.isneginf(x._data), limits.min if neginf is None else neginf),
+        (np.isposinf(x._data), largest if posinf is None else posinf),
+        (np.isneginf(x._data), -largest if neginf is None else neginf),
     )
     made = x
     for mask, value in places:
@@ -221,7 +222,7 @@ def real_if_close(a: Any, tol: float = 100) -> Tensor:
     tensor([2.1, 5.2])
     """
     x = as_tensor(a, "a")
-    return real(x) if x.dtype.kind == "c" and not np.iscomplexobj(np.real_if_close(x._data, tol)) else x
+    return real(x) if x._layout.kind == "c" and not np.iscomplexobj(np.real_if_close(x._data, tol)) else x
 
 
 @stands_for(np.angle)
@@ -280,9 +281,9 @@ def i0(x: Any) -> Tensor:
     tensor(1.)
     """
     x = as_tensor(x, "x")
-    if x.dtype.kind == "c":
+    if x._layout.kind == "c":
         raise TypeError("i0 not supported for complex values")
-    return _bessel_i(x if x.dtype.kind == "f" else astype(x, np.float64), order=0)
+    return _bessel_i(x if x._layout.kind == "f" else astype(x, np.float64), order=0)
 
 
 # ----- Reciprocal functions, as MyGrad names them -----

@@ -223,7 +223,7 @@ def _of_zeros(zeros: Tensor) -> Tensor:
     made = wrap(np.ones(1, zeros.dtype))
     for i in range(zeros.size):
         made = convolve(made, stack([np.ones((), zeros.dtype), -zeros[i]]))
-    if made.dtype.kind == "c" and _in_pairs(zeros._data):
+    if made._layout.kind == "c" and _in_pairs(zeros._data):
         return made.real
     return made
 
@@ -264,7 +264,7 @@ def roots(p: Any) -> Tensor:
     p = p.reshape(1) if p.ndim == 0 else p
     if p.ndim != 1:
         raise ValueError("Input must be a rank-1 array.")
-    p = p if p.dtype.kind in "fc" else astype(p, np.float64)
+    p = p if p._layout.kind in "fc" else astype(p, np.float64)
     used = p._data.nonzero()[0]
     if used.size == 0:
         return wrap(np.array([], p.dtype))

@@ -113,7 +113,7 @@ def quantile(
 def _fractions(q: Any, top: int) -> Tensor:
     """`q` as a Tensor from 0 to 1, when it came from 0 to `top`."""
     q = as_tensor(q, "q")
-    q = q if q.dtype.kind == "f" else astype(q, np.float64)
+    q = q if q._layout.kind == "f" else astype(q, np.float64)
     if not ((q._data >= 0) & (q._data <= top)).all():
         name = "Quantiles" if top == 1 else "Percentiles"
         raise ValueError(f"{name} must be in the range [0, {top}], got {q._data}")
@@ -125,7 +125,7 @@ def _quantile(a: Any, q: Tensor, axis: Any, method: str, keepdims: Any, weights:
     if method not in _METHODS:
         raise ValueError(f"{method!r} is not a valid method. Use one of: {', '.join(_METHODS)}")
     x = as_tensor(a, "a")
-    if x.dtype.kind == "c":
+    if x._layout.kind == "c":
         raise TypeError("a must be an array of real numbers")
     axes = axes_of(axis, x.ndim)
     rows = sort(_as_rows(x, axes), axis=-1)
@@ -198,7 +198,7 @@ def _between(rows: Tensor, below: np.ndarray, weight: Any, count: Any) -> Tensor
     last = np.maximum(count - 1, 0)
     inside = (below >= 0) & (below < last)
     low, high = (np.clip(below + step, 0, last).astype(np.intp) for step in (0, 1))
-    dtype = rows.dtype if rows.dtype.kind == "f" else np.dtype(np.float64)
+    dtype = rows.dtype if rows._layout.kind == "f" else np.dtype(np.float64)
     weight = where(inside, weight, 0.0)
     weight = astype(weight, dtype) if isinstance(weight, Tensor) else np.asarray(weight, dtype)
     first, second = _picked(rows, low), _picked(rows, high)

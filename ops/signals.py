@@ -167,7 +167,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     tensor([1. , 1.5, 2.5, 3. ])
     """
     x = as_tensor(f, "f")
-    x = x if x.dtype.kind in "fc" else astype(x, np.float64)
+    x = x if x._layout.kind in "fc" else astype(x, np.float64)
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     if edge_order not in (1, 2):
         raise ValueError("'edge_order' greater than 2 not supported")
@@ -201,7 +201,7 @@ def _spacing(h: Tensor, n: int) -> Tensor:
         raise ValueError("distances must be either scalars or 1d")
     if h.size != n:
         raise ValueError("when 1d, distances must match the length of the corresponding dimension")
-    h = h if h.dtype.kind in "fc" else astype(h, np.float64)
+    h = h if h._layout.kind in "fc" else astype(h, np.float64)
     steps = h[1:] - h[:-1]
     return steps[0] if (steps._data == steps._data[0]).all() and not steps.requires_grad else steps
 
@@ -349,7 +349,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = N
 
 def _without_nan(a: Any, fill: float, op: str) -> Tensor:
     x = as_tensor(a, "a")
-    return masked(x, ~np.isnan(x._data), fill, op) if x.dtype.kind in "fc" else x
+    return masked(x, ~np.isnan(x._data), fill, op) if x._layout.kind in "fc" else x
 
 
 # ----- Functions of pieces -----

@@ -248,7 +248,7 @@ def sort_complex(a: Any) -> Tensor:
     tensor([1.+0.j, 2.+0.j])
     """
     x = sort(as_tensor(a, "a"))
-    if x.dtype.kind == "c":
+    if x._layout.kind == "c":
         return x
     return astype(x, np.complex64 if x.dtype.char in "bhBHf" else np.complex128)
 

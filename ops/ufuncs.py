@@ -290,7 +290,7 @@ def at(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> None
     values = [broadcast_to(as_tensor(v), places.shape).reshape(-1) for v in operand]
     _check_at(target, places, operand, ufunc)
     flat = places.reshape(-1)
-    if ufunc in (np.add, np.subtract) and target.dtype.kind in "fc":
+    if ufunc in (np.add, np.subtract) and target._layout.kind in "fc":
         total = _gathered(astype(values[0], target.dtype), flat, target)
         target[...] = target + total if ufunc is np.add else target - total
         return
