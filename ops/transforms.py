@@ -301,7 +301,9 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], 
 
 def _matching(tree: Any, like: Sequence[Tensor], what: str) -> list[Tensor]:
     """The leaves of `tree` as tensors of the shapes and dtypes of `like`."""
-    leaves, _ = flatten(tree) if is_container(tree) and len(like) > 1 else ([tree], None)
+    # A list may also be how someone writes an array.
+    several = is_container(tree) and (len(like) > 1 or not isinstance(tree, list))
+    leaves = flatten(tree)[0] if several else [tree]
     if len(leaves) != len(like):
         raise ValueError(f"got {len(leaves)} {what}s, {len(like)} were wanted")
     out = []
