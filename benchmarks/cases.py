@@ -88,6 +88,7 @@ REDUCTIONS = {
     "sum": lambda xp, x: xp.sum(x),
     "sum axis 0": lambda xp, x: xp.sum(x, 0),
     "sum axis 1": lambda xp, x: xp.sum(x, 1),
+    "mean axis 0": lambda xp, x: xp.mean(x, 0),
     "mean axis 1": lambda xp, x: xp.mean(x, 1),
     "max axis 1": lambda xp, x: xp.max(x, 1),
     "softmax axis 1": lambda xp, x: xp.softmax(x, 1),

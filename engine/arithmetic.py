@@ -29,6 +29,11 @@ class Arithmetic:
         """Whether nobody else can hold the memory of a freshly made `array`."""
         return array.base is None
 
+    @staticmethod
+    def copy(array: np.ndarray) -> np.ndarray:
+        """A C-contiguous copy."""
+        return array.copy(order="C")
+
 
 arithmetic = Arithmetic()
 
@@ -36,6 +41,6 @@ arithmetic = Arithmetic()
 def provide(**functions: Callable[..., Any]) -> None:
     """Hand the engine its arithmetic; unknown names are refused."""
     for name, function in functions.items():
-        if name not in Arithmetic.__annotations__ and name != "owns_memory":
+        if name not in Arithmetic.__annotations__ and name not in ("owns_memory", "copy"):
             raise TypeError(f"the engine needs {', '.join(Arithmetic.__annotations__)}, not {name!r}")
         setattr(arithmetic, name, function)

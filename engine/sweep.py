@@ -266,7 +266,7 @@ def _ours(grad: Tensor) -> bool:
 def _copy(grad: Tensor) -> Tensor:
     from numbagrad.engine.tensor import wrap
 
-    return wrap(grad._data.copy(order="C"))
+    return wrap(arithmetic.copy(grad._data))
 
 
 def _leads(edge: Any, needed: set[int], leaf_ids: set[int]) -> bool:

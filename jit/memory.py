@@ -74,6 +74,21 @@ def _empty_large(shape: int | tuple[int, ...], dtype: np.dtype, items: int) -> n
         return np.empty(shape, dtype)
 
 
+def copy(array: np.ndarray) -> np.ndarray:
+    """A C-contiguous copy of an array, of kept memory if it is large.
+
+    Examples
+    --------
+    >>> copy(np.broadcast_to(1.0, (2, 2))).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    if array.size < _SMALL_ITEMS:
+        return array.copy(order="C")
+    made = empty(array.shape, array.dtype)
+    made[...] = array
+    return made
+
+
 def release() -> None:
     """Give all memory that is kept but not in use back to the system.
 

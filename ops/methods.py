@@ -174,7 +174,13 @@ def _attach_all() -> None:
     attach({"norm": _norm})
     attach({name: property(getter) for name, getter in ATTRIBUTES.items()})
     attach(OPERATORS)
-    provide(add=arithmetic.add.fast, add_into=_add_into, stack=joining.stack, owns_memory=memory.owns_memory)
+    provide(
+        add=arithmetic.add.fast,
+        add_into=_add_into,
+        stack=joining.stack,
+        owns_memory=memory.owns_memory,
+        copy=memory.copy,
+    )
     provide(fit=unbroadcast, rebase=inplace._take_over, transposed_jvp=transposed_jvp)
 
 
