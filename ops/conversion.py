@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from numbagrad.engine.layout import is_half, kind_of
-from numbagrad.engine.tensor import Tensor
+from numbagrad.engine.tensor import Tensor, wrap
 from numbagrad.jit.convert import convert
 from numbagrad.ops.operands import as_dtype, as_tensor
 from numbagrad.ops.primitive import primitive
@@ -153,6 +153,8 @@ def imag(val: Any) -> Tensor:
         return _imag(x)
     from numbagrad.ops.arithmetic import where
 
+    if x._layout.kind != "f":
+        return wrap(np.zeros(x.shape, x.dtype))
     # Within the graph, but +0 also for negative numbers and nan.
     return where(np.False_, x, np.zeros((), x.dtype))
 

@@ -71,7 +71,7 @@ OPERATORS: dict[str, Any] = {
     "__neg__": arithmetic.negative.fast,
     "__pos__": arithmetic.positive,
     "__abs__": arithmetic.absolute,
-    "__invert__": logic.invert.__call__,
+    "__invert__": lambda self: logic.invert(self),
     "__eq__": _operator(logic.equal, logic.equal),
     "__ne__": _operator(logic.not_equal, logic.not_equal),
     "__lt__": _operator(logic.less, logic.less),

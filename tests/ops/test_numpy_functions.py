@@ -7,10 +7,10 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import assert_gradients, parts, plain
 
 import numbagrad as ng
 import numbagrad.numpy as anp
-from tests.helpers import assert_gradients, parts, plain
 
 RNG = np.random.default_rng(5)
 V = RNG.normal(size=7)
