@@ -19,8 +19,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from numbagrad.jit import backend, memory, rows
 from numbagrad.jit.expr import symbols
-from numbagrad.jit.mapping import Program, collapse
-from numbagrad.jit.reduce import Fold, RowProgram, Stage, kernel
+from numbagrad.jit.mapping import RECIPES_AT_MOST, Program, collapse
+from numbagrad.jit.reduce import Fold, RowKernel, RowProgram, Stage, kernel
 
 Axes = tuple[int, ...]
 
@@ -28,43 +28,68 @@ NARROW, WIDE = 64, 256
 """Lines of fewer items are put together to lines of about so many."""
 
 
-def pull(
-    program: Program, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype, targets: Sequence[Axes | None]
-) -> list[np.ndarray] | None:
-    """The expressions of `program`, each in full or summed over some axes.
+Targets = tuple[Axes | None, ...]
+"""For each expression the axes to sum over, or None for all of it."""
 
-    Parameters
-    ----------
-    program
-    values
-        For each of its inputs an array that broadcasts to `shape` (of `dtype`, or bool for a condition) or a number.
-    shape
-    dtype
-        A float that kernels know.
-    targets
-        For each expression the axes to sum over, or None.
 
-    Returns
-    -------
-    list of numpy.ndarray, or None
-        Sums keep their axes, with length 1. None if the arrays do not lie as a kernel wants them.
-    """
-    if backend.current() != "cpu" or 0 in shape or rows.name_of(dtype) is None:
-        return None
-    groups = list(dict.fromkeys(axes for axes in targets if axes is not None))
-    plans = []
-    for axes in groups:
-        # What is wanted in full is stored by the first loop.
-        chosen = tuple(k for k, t in enumerate(targets) if t == axes or (t is None and axes is groups[0]))
-        plan = _plan(program, chosen, axes, values, shape, dtype, tuple(targets[k] is None for k in chosen))
-        if plan is None:
+class Pull:
+    """A program whose expressions are wanted in full, or summed over some axes."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._known: dict[Any, list[tuple[tuple[int, ...], _Plan]] | None] = {}
+
+    def __call__(
+        self, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype, targets: Targets
+    ) -> list[np.ndarray] | None:
+        """Evaluate.
+
+        Parameters
+        ----------
+        values
+            For each input of the program an array that broadcasts to `shape` (of `dtype`, or bool for a condition) or
+            a number.
+        shape
+        dtype
+            A float that kernels know.
+        targets
+
+        Returns
+        -------
+        list of numpy.ndarray, or None
+            Sums keep their axes, with length 1. None if the arrays do not lie as a kernel wants them.
+        """
+        if backend.current() != "cpu" or 0 in shape or rows.name_of(dtype) is None:
             return None
-        plans.append((chosen, plan))
-    results: list[Any] = [None] * len(targets)
-    for chosen, plan in plans:
-        for k, result in zip(chosen, plan.run(values), strict=True):
-            results[k] = result
-    return results
+        kinds = [(v.shape, v.strides, v.flags.aligned) if isinstance(v, np.ndarray) else None for v in values]
+        key = (dtype.num, shape, targets, *kinds)
+        if key not in self._known:
+            if len(self._known) >= RECIPES_AT_MOST:
+                self._known.clear()
+            self._known[key] = self._plans(values, shape, dtype, targets)
+        plans = self._known[key]
+        if plans is None:
+            return None
+        results: list[Any] = [None] * len(targets)
+        for chosen, plan in plans:
+            for k, result in zip(chosen, plan.run(values), strict=True):
+                results[k] = result
+        return results
+
+    def _plans(
+        self, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype, targets: Targets
+    ) -> list[tuple[tuple[int, ...], _Plan]] | None:
+        """One loop for each group of axes; what is wanted in full is stored by the first."""
+        groups = list(dict.fromkeys(axes for axes in targets if axes is not None))
+        plans = []
+        for axes in groups:
+            chosen = tuple(k for k, t in enumerate(targets) if t == axes or (t is None and axes is groups[0]))
+            full = tuple(targets[k] is None for k in chosen)
+            plan = _plan(self.program, chosen, axes, values, shape, dtype, full)
+            if plan is None:
+                return None
+            plans.append((chosen, plan))
+        return plans
 
 
 @functools.cache
@@ -96,6 +121,19 @@ class _Array:
 
     def kind(self, itemsize: int) -> str | None:
         return "single" if self.near == 0 else "dense" if self.near == itemsize else None
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A kernel and what it is told; `size` items make a unit."""
+
+    made: RowKernel
+    units: int
+    size: int
+    loop: list[int]
+    wide: bool
+    parts: int
+    inner: int
 
 
 class _Plan:
@@ -151,28 +189,19 @@ class _Plan:
         items = [given[n] for n in self.program.items]
         numbers = [float(given[n]) for n in self.program.numbers]
         stored = [memory.empty(self.shape, self.dtype) for _ in self.program.stored]
-        if self.loop == "columns" and self.inner < NARROW and self.outer == 1 and self._can_widen():
+        if self.together:
             sums = self._run_wide(items, numbers, stored)
         else:
-            sums = self._launch(self.n, self.inner, self.arrays, items, numbers, stored)
+            sums = self._launch(self.call, [*items, *numbers, *stored])
         found, whole = iter(sums), iter(stored)
         return [next(whole) if full else next(found).reshape(self.kept) for full in self.full]
 
-    def _launch(
-        self,
-        n: int,
-        inner: int,
-        arrays: Sequence[_Array],
-        items: Sequence[np.ndarray],
-        numbers: Sequence[float],
-        stored: Sequence[np.ndarray],
-    ) -> list[np.ndarray]:
-        """Run the kernel, in parts where rows are long, and sum what the parts and the outer axes found."""
+    def prepare(self, n: int, inner: int, arrays: Sequence[_Array]) -> _Call:
+        """The call for rows of `n` items that lie `inner` items apart, in parts where rows are long."""
         parts = rows.parts_of(self.outer, n, inner)
         chunk = -(-n // parts)
         parts = -(-n // chunk)
         wide = parts > 1 or bool(self.outer_summed)
-        made = kernel(self.program, self.loop, str(rows.name_of(self.dtype)), wide, self.kinds)
         units, loop = self.outer * parts, [parts, n, chunk]
         if self.loop == "columns":
             blocks, block = rows.blocks_of(inner, self.program)
@@ -180,10 +209,15 @@ class _Plan:
             loop += [inner, block, self.far, *(s for a in arrays for s in (a.step, a.jump, a.line))]
         else:
             loop += [self.far, *(s for a in arrays for s in (a.step, a.jump))]
-        result = np.dtype(np.float64) if wide else self.dtype
-        found = [memory.empty(self.outer * parts * inner, result) for _ in self.program.results]
-        rows.spread(made, units, self.outer * n * inner // units, loop, [*items, *numbers, *stored, *found])
-        return [self._summed(f, parts, inner) for f in found] if wide else found
+        made = kernel(self.program, self.loop, str(rows.name_of(self.dtype)), wide, self.kinds)
+        return _Call(made, units, self.outer * n * inner // units, loop, wide, parts, inner)
+
+    def _launch(self, call: _Call, arrays: Sequence[Any]) -> list[np.ndarray]:
+        """Run the kernel, and sum what the parts and the outer axes found."""
+        dtype = np.dtype(np.float64) if call.wide else self.dtype
+        found = [memory.empty(self.outer * call.parts * call.inner, dtype) for _ in self.program.results]
+        rows.spread(call.made, call.units, call.size, call.loop, [*arrays, *found])
+        return [self._summed(f, call.parts, call.inner) for f in found] if call.wide else found
 
     def _summed(self, found: np.ndarray, parts: int, inner: int) -> np.ndarray:
         split = found.reshape(*self.outer_shape, parts, inner)
@@ -192,33 +226,42 @@ class _Plan:
 
     # ------------------------------------------------------------------ narrow lines
     def _can_widen(self) -> bool:
-        """Whether several lines in one make a line: everything is dense along it, or the same for each line."""
-        width = [self.inner * (1 if mask else self.dtype.itemsize) for mask in (*self.masks,)]
-        lines = [a.line for a in self.arrays]
-        flat = all(line in (0, w) for line, w in zip(lines, width, strict=True))
-        return flat and all(k.endswith("dense") for k in self.kinds) and self.n >= 4 * WIDE // self.inner
+        """Whether several lines make a line of useful width: everything is dense along it, or the same for each."""
+        if self.loop != "columns" or self.inner >= NARROW or self.outer > 1 or self.n < 4 * WIDE // self.inner:
+            return False
+        widths = [self.inner * (1 if mask else self.dtype.itemsize) for mask in self.masks]
+        flat = all(a.line in (0, width) for a, width in zip(self.arrays, widths, strict=True))
+        return flat and all(k.endswith("dense") for k in self.kinds)
+
+    def finish(self) -> None:
+        """Prepare the calls of the kernel."""
+        self.together = WIDE // self.inner if self._can_widen() else 0
+        if not self.together:
+            self.call = self.prepare(self.n, self.inner, self.arrays)
+            return
+        wide = [_Array(a.step, a.jump, a.line * self.together, a.near) for a in self.arrays]
+        self.call = self.prepare(self.n // self.together, self.together * self.inner, wide)
+        left = self.n % self.together
+        self.call_rest = self.prepare(left, self.inner, self.arrays) if left else None
 
     def _run_wide(
         self, items: Sequence[np.ndarray], numbers: Sequence[float], stored: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        together = WIDE // self.inner
-        lines = self.n // together
-        given = [self._lines(x, a) for x, a in zip((*items, *stored), self.arrays, strict=True)]
-        tiled = [np.tile(x[0], together) if a.line == 0 else x for x, a in zip(given, self.arrays, strict=True)]
-        wide = [_Array(a.step, a.jump, a.line * together, a.near) for a in self.arrays]
         count = len(items)
-        whole = self._launch(lines, together * self.inner, wide, tiled[:count], numbers, tiled[count:])
-        rest = [x[lines * together :] for x in given]
-        if not len(rest[0]):
-            return [self._folded(w, together) for w in whole]
-        over = self._launch(len(rest[0]), self.inner, self.arrays, rest[:count], numbers, rest[count:])
-        return [self._folded(w, together, o) for w, o in zip(whole, over, strict=True)]
+        given = [self._lines(x, a) for x, a in zip((*items, *stored), self.arrays, strict=True)]
+        tiled = [np.tile(x[0], self.together) if a.line == 0 else x for x, a in zip(given, self.arrays, strict=True)]
+        whole = self._launch(self.call, [*tiled[:count], *numbers, *tiled[count:]])
+        if self.call_rest is None:
+            return [self._folded(w) for w in whole]
+        rest = [x[self.n // self.together * self.together :] for x in given]
+        over = self._launch(self.call_rest, [*rest[:count], *numbers, *rest[count:]])
+        return [self._folded(w, o) for w, o in zip(whole, over, strict=True)]
 
     def _lines(self, x: np.ndarray, a: _Array) -> np.ndarray:
         return as_strided(x, (self.n, self.inner), (a.line, a.near), writeable=x.flags.writeable)
 
-    def _folded(self, wide: np.ndarray, together: int, over: np.ndarray | None = None) -> np.ndarray:
-        total = np.add.reduce(wide.astype(np.float64).reshape(together, self.inner), axis=0)
+    def _folded(self, wide: np.ndarray, over: np.ndarray | None = None) -> np.ndarray:
+        total = np.add.reduce(wide.astype(np.float64).reshape(self.together, self.inner), axis=0)
         return (total if over is None else total + over).astype(self.dtype)
 
 
@@ -246,7 +289,10 @@ def _plan(
         return None
     summed = [s == 0 for s in strides[-1]]
     itemsizes = [x.itemsize for x in laid[:-1]]
-    return plan if any(summed) and plan.lay_out(lengths, strides[:-1], summed, itemsizes) else None
+    if not any(summed) or not plan.lay_out(lengths, strides[:-1], summed, itemsizes):
+        return None
+    plan.finish()
+    return plan
 
 
 def _shaped(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -255,4 +301,4 @@ def _shaped(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return as_strided(np.empty(1, dtype), shape, steps)
 
 
-__all__ = ["pull"]
+__all__ = ["Pull"]

@@ -42,7 +42,7 @@ from numbagrad.jit.expr import (
 )
 from numbagrad.jit.kernel import kernel_for
 from numbagrad.jit.mapping import Program
-from numbagrad.jit.pull import pull
+from numbagrad.jit.pull import Pull
 from numbagrad.jit.team import get_num_threads
 from numbagrad.ops import fastpath
 from numbagrad.ops.composing import compose
@@ -369,6 +369,7 @@ class Plan:
         params = [c.value for c in self.cotangents] + [_saved_name(op, kind, nr) for kind, nr in self.saves]
         saved_inputs = [op.params[nr] for kind, nr in self.saves if kind == "in"]
         self.op = Elementwise(f"{op.name}_backward", params, exprs, conditions=op.conditions & set(saved_inputs))
+        self.pull = Pull(self.op.program)
         self.kernels = _new_table()
         self.save = self._make_save()
         self.fusible = self if len(self.cotangents) == 1 and not self.flat else None
@@ -461,8 +462,8 @@ class Plan:
             _cast(v, dtype, p in self.op.conditions) if isinstance(v, np.ndarray) else v
             for v, p in zip(values, self.op.params, strict=True)
         ]
-        targets = [None if s == wide else stretched_axes(s, wide) for s in shapes]
-        found = pull(self.op.program, values, wide, dtype, targets)
+        targets = tuple([None if s == wide else stretched_axes(s, wide) for s in shapes])
+        found = self.pull(values, wide, dtype, targets)
         if found is None:
             return None
         # A view would count as somebody else's memory.
