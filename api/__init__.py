@@ -77,6 +77,7 @@ _OWN = [
     "linalg",
     "no_grad",
     "numpy",
+    "optim",
     "set_grad_enabled",
     "set_num_threads",
     "stats",
@@ -87,7 +88,7 @@ __all__ = sorted({*_NUMPYS, *_OWN, *_ops.__all__} - {"OPS"})  # noqa: PLE0605
 
 def __getattr__(name: str) -> object:
     # What most programs do without is loaded when it is first wanted.
-    if name in ("amp", "numpy"):
+    if name in ("amp", "numpy", "optim"):
         from importlib import import_module
 
         return import_module(f"numbagrad.{name}")
