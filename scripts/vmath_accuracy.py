@@ -212,15 +212,20 @@ FUNCTIONS = {
 # ----- Our loops -----
 
 
-def kernel(name, dtype, cpu=None):
-    """A compiled loop `out[i] = name(x[i], ...)`."""
+def source(name, dtype):
+    """The text of a loop `out[i] = name(x0[i], ...)`, and its signature."""
     args = [f"x{i}" for i in range(FUNCTIONS[name].arity)]
     lines = [f"t{i} = {arg}[i]" for i, arg in enumerate(args)]
     lines += vmath.emit(name, dtype, [f"t{i}" for i in range(len(args))], "y")
     body = "".join(f"        {line}\n" for line in [*lines, "out[i] = y"])
-    source = f"def {name}({', '.join(args)}, out):\n    for i in range(out.size):\n{body}"
-    signature = numba.void(*(Flat(dtype) for _ in args), Flat(dtype, writable=True))
-    return compile_source(source, name, signature, namespace=vmath.NAMESPACE, target_cpu=cpu)
+    text = f"def {name}({', '.join(args)}, out):\n    for i in range(out.size):\n{body}"
+    return text, numba.void(*(Flat(dtype) for _ in args), Flat(dtype, writable=True))
+
+
+def kernel(name, dtype, cpu=None):
+    """That loop, compiled."""
+    text, signature = source(name, dtype)
+    return compile_source(text, name, signature, namespace=vmath.NAMESPACE, target_cpu=cpu)
 
 
 def evaluate(name, *xs, cpu=None):

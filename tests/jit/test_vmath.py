@@ -6,11 +6,13 @@ import re
 import sys
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import numba
 import numpy as np
 import pytest
+from numba.core.codegen import CPUCodeLibrary
 
-from numbagrad.jit import vmath
+from numbagrad.jit import intrinsics, vmath, vmath_rare
 from numbagrad.jit.abi import Flat
 from numbagrad.jit.compile import compile_source
 
@@ -26,7 +28,6 @@ IS_X86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 # The host, and on x86 a processor with AVX2 and one that has neither FMA nor instructions for rounding.
 PROCESSORS = (None, "haswell", "x86-64") if IS_X86 else (None,)
 RUNNABLE = (None, "x86-64") if IS_X86 else (None,)
-COPIES = {"absolute", "copysign"}  # one operation on the sign bit
 
 every_function = pytest.mark.parametrize("name", sorted(vmath.SUPPORTED))
 both_dtypes = pytest.mark.parametrize("dtype", accuracy.DTYPES)
@@ -166,6 +167,88 @@ def test_float32_code_holds_no_double(name):
     if name in vmath.IN_DOUBLE:
         pytest.skip("computed in float64, as its documentation says")
     assert "double" not in accuracy.kernel(name, "float32").llvm().partition("define ")[2].partition("\n}")[0]
+
+
+def waves(*names):
+    """A loop that adds up some functions of one angle."""
+    lines = ["x = angles[i]"]
+    for name in names:
+        lines += vmath.emit(name, "float64", ["x"], f"{name}_of_x")
+    lines.append(f"out[i] = {' + '.join(f'{name}_of_x' for name in names)}")
+    text = "def waves(angles, out):\n    for i in range(out.size):\n" + "".join(f"        {line}\n" for line in lines)
+    signature = numba.void(Flat("float64"), Flat("float64", writable=True))
+    return compile_source(text, "waves", signature, namespace=vmath.NAMESPACE, noalias=True)
+
+
+def test_a_kernel_may_hold_several_functions_that_ask_libm_for_huge_angles():
+    x = np.array([0.5, -3.0, 1e22, 100.0, 1e300, np.inf])
+    got = np.empty_like(x)
+    kernel = waves("sin", "cos", "tan")
+    kernel.entry(x, got)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(got, np.sin(x) + np.cos(x) + np.tan(x), rtol=1e-14)
+    # Once for each function and vector.
+    assert any(sum(map(is_call, block)) == 3 for block in loops(own_assembly(kernel)) if any(map(is_packed, block)))
+
+
+def arithmetic(*names):
+    """How many packed floating-point operations the hot loop of `waves` has for a vector, at most."""
+    operations = r"v?fn?m(add|sub)\d*p|v?(mul|add|sub)p|f(mla|mls|mul|add|sub)\b"
+    blocks = loops(own_assembly(waves(*names)))
+    return max(sum(bool(re.match(operations, line)) for line in block) for block in blocks)
+
+
+def test_sine_and_cosine_of_one_angle_share_their_work():
+    # Both polynomials are evaluated for either of them, and the reduction is the same.
+    assert arithmetic("sin", "cos") < 0.7 * (arithmetic("sin") + arithmetic("cos"))
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "sin", "tanh", "erf", "power", "floor", "mod"])
+@both_dtypes
+def test_loops_are_vectorised_for_aarch64(name, dtype, monkeypatch):
+    blocks = list(loops(assembly_for_aarch64(name, dtype, monkeypatch)))
+    hot = [block for block in blocks if sum(map(is_packed, block)) >= 2]
+    assert hot, "no loop of packed instructions"
+    calls = [line for block in hot for line in block if is_call(line)]
+    assert not calls or name in RARE
+    assert not any(re.search(LIBM, line) for line in calls if "numbagrad." not in line)
+
+
+def assembly_for_aarch64(name, dtype, monkeypatch):
+    """What LLVM makes of a function's loop for that architecture, with the bodies that are not for x86."""
+    try:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        machine = llvm.Target.from_triple(AARCH64).create_target_machine(cpu="cortex-a72", opt=3)
+    except RuntimeError:
+        pytest.skip("this build of LLVM has no aarch64")
+    module = llvm.parse_assembly(code_before_optimising(name, dtype, monkeypatch))
+    module.triple, module.data_layout = AARCH64, str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(3)
+    options.loop_vectorization = options.slp_vectorization = True
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+    text = machine.emit_assembly(module)
+    start = re.search(rf"^_ZN\S*{len(name)}{name}B\S*:", text, re.M).start()
+    return text[start : start + text[start:].index(".cfi_endproc")]
+
+
+AARCH64 = "aarch64-unknown-linux-gnu"
+
+
+def code_before_optimising(name, dtype, monkeypatch):
+    texts = []
+    for module in (intrinsics, vmath_rare):
+        monkeypatch.setattr(module, "is_x86", lambda codegen: False)
+    monkeypatch.setattr(
+        CPUCodeLibrary, "_optimize_final_module", lambda library: texts.append(str(library._final_module))
+    )
+    text, signature = accuracy.source(name, dtype)
+    # Numba's own compiler, so that nothing of it is kept.
+    scope = {"__name__": __name__, **vmath.NAMESPACE}
+    exec(text, scope)
+    numba.njit(signature, error_model="numpy", fastmath={"contract"})(scope[name])
+    return next(text for text in texts if f"{name}" in text)
 
 
 # ----- Text -----
