@@ -48,6 +48,7 @@ from numbagrad.jit.team import get_num_threads, set_num_threads
 from numbagrad.ops import *
 from numbagrad.ops.checkpoint import CheckpointError, checkpoint
 from numbagrad.ops.scalar_functions import elementwise
+from numbagrad.ops.serialization import load, save
 
 try:
     __version__ = _version("numbagrad")
@@ -75,9 +76,12 @@ _OWN = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "linalg",
+    "load",
     "no_grad",
+    "nn",
     "numpy",
     "optim",
+    "save",
     "set_grad_enabled",
     "set_num_threads",
     "stats",
@@ -88,7 +92,7 @@ __all__ = sorted({*_NUMPYS, *_OWN, *_ops.__all__} - {"OPS"})  # noqa: PLE0605
 
 def __getattr__(name: str) -> object:
     # What most programs do without is loaded when it is first wanted.
-    if name in ("amp", "numpy", "optim"):
+    if name in ("amp", "nn", "numpy", "optim"):
         from importlib import import_module
 
         return import_module(f"numbagrad.{name}")

@@ -36,9 +36,11 @@ class View:
 class LeafHooks:
     """Hooks of a leaf: on its gradient, and after that was accumulated."""
 
-    __slots__ = ("accumulated", "private", "tensor")
+    __slots__ = ("accumulated", "parameter", "private", "tensor")
 
     def __init__(self) -> None:
+        self.parameter = False
+        """Whether it is a parameter, which modules know by this mark."""
         self.private = False
         """Whether a finished transform made this leaf for itself: nobody else waits for its gradient."""
         self.tensor: dict[int, Callable[..., Any]] = {}
@@ -436,20 +438,32 @@ class Tensor:
         memo[id(self)] = out
         out._requires_grad = self._requires_grad
         out._grad = copy.deepcopy(self._grad, memo)
-        return out
+        return mark_parameter(out) if _is_parameter(self) else out
 
     def __reduce__(self) -> tuple[Any, ...]:
         if _current_node(self) is not None:
             raise RuntimeError("cannot pickle a tensor that is part of a graph; pickle tensor.detach()")
-        return _rebuild, (type(self), self._data, self._requires_grad, self._grad)
+        return _rebuild, (type(self), self._data, self._requires_grad, self._grad, _is_parameter(self))
 
 
-def _rebuild(kind: type[Tensor], array: np.ndarray, requires_grad: bool, grad: Tensor | None) -> Tensor:
+def _is_parameter(tensor: Tensor) -> bool:
+    return tensor._extra is not None and tensor._extra.parameter
+
+
+def mark_parameter(tensor: Tensor) -> Tensor:
+    """Make a tensor known as a parameter."""
+    _leaf_hooks(tensor).parameter = True
+    return tensor
+
+
+def _rebuild(
+    kind: type[Tensor], array: np.ndarray, requires_grad: bool, grad: Tensor | None, parameter: bool = False
+) -> Tensor:
     out = _new(kind)
     _fill(out, array)
     out._requires_grad = requires_grad
     out._grad = grad
-    return out
+    return mark_parameter(out) if parameter else out
 
 
 def _fill(tensor: Tensor, array: np.ndarray) -> None:
