@@ -377,7 +377,7 @@ def test_bad_input_to_losses():
 
 def test_training_a_small_model_reaches_its_target():
     np.random.seed(1)  # noqa: NPY002 - what modules draw from
-    x = RNG.uniform(-1, 1, (64, 2))
+    x = np.random.default_rng(5).uniform(-1, 1, (64, 2))
     y = np.sin(3 * x[:, :1]) * x[:, 1:]
     model = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 1))
     optimizer = ng.optim.Adam(model.parameters(), lr=0.02)
