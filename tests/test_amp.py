@@ -637,3 +637,23 @@ def test_a_gradient_penalty_holds_memory_flat():
 
 def resident_bytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+def test_optimizers_step_as_without_scaling(name):
+    """A power of two as the scale changes no bit; an overflow leaves parameters and the optimizer's state alone."""
+    w, plain = (single(3, 2, requires_grad=True) for _ in range(2))
+    scaled, bare = (getattr(ng.optim, name)([p], lr=0.05) for p in (w, plain))
+    scaler = amp.GradScaler(init_scale=2.0**10)
+    for step in range(6):
+        if step == 3:
+            before = np.array(w.detach())
+            scaled_step(scaler, scaled, lambda: (w * np.float32(np.inf)).sum())
+            np.testing.assert_array_equal(w.detach(), before)
+            continue
+        scaled_step(scaler, scaled, lambda: (w**4).sum())
+        bare.zero_grad()
+        (plain**4).sum().backward()
+        bare.step()
+    np.testing.assert_array_equal(w.detach(), plain.detach())
+    assert scaler.get_scale() == 2.0**9
