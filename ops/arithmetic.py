@@ -121,8 +121,8 @@ def absolute_real(x):
     return s.absolute(x), (_sign(x),)
 
 
-@elementwise(numpy=np.sign, sample=(0.1, 2))
-def sign(x):
+@elementwise(sample=(0.1, 2), name="sign")
+def sign_real(x):
     """-1, 0 or 1."""
     return _sign(x), (None,)
 
@@ -337,6 +337,24 @@ def absolute(x: Any) -> Tensor:
     if x.dtype.kind == "c":
         return _modulus(x)
     return absolute_real(x) if x._layout.kind == "f" else wrap(np.abs(x._data))
+
+
+@stands_for(np.sign)
+def sign(x: Any) -> Tensor:
+    """-1, 0 or 1, with the gradient 0. Of a complex number its direction ``x / abs(x)``, which has one.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.sign([-1.5, 0.0, 2.0])
+    tensor([-1.,  0.,  1.])
+    """
+    x = as_tensor(x)
+    if x.dtype.kind != "c":
+        return sign_real(x)
+    length = _modulus(x)
+    at_zero = length == 0
+    return where(at_zero, 0.0, x / where(at_zero, 1.0, length))
 
 
 @primitive(name="modulus")

@@ -95,7 +95,13 @@ def histogram(
 def _weighted_counts(x: np.ndarray, edges: np.ndarray, weights: Tensor) -> Tensor:
     inside = (x >= edges[0]) & (x <= edges[-1])
     bins = np.minimum(np.searchsorted(edges, x[inside], "right") - 1, edges.size - 2)
-    return _bincount(getitem(weights, inside), places=bins, minlength=edges.size - 1)
+    return _sums_in(getitem(weights, inside), bins, edges.size - 1)
+
+
+def _sums_in(weights: Tensor, bins: np.ndarray, count: int) -> Tensor:
+    if weights._layout.kind == "c":
+        return _sums_in(real(weights), bins, count) + _sums_in(imag(weights), bins, count) * 1j
+    return _bincount(weights, places=bins, minlength=count)
 
 
 # ----- Covariance -----

@@ -509,11 +509,19 @@ def _tracked_line(start: Any, stop: Any, num: int, endpoint: bool, retstep: bool
 
 
 @stands_for(np.logspace)
-@_keywords
 def logspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
-) -> np.ndarray:
-    """`num` values from ``base**start`` to ``base**stop``, evenly spaced on a log scale.
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    requires_grad: bool = False,
+    device: str | None = None,
+) -> Tensor:
+    """`num` values from ``base**start`` to ``base**stop``, evenly spaced on a log scale. Gradients flow to all three.
 
     Examples
     --------
@@ -521,15 +529,28 @@ def logspace(
     >>> ng.logspace(0, 2, 3)
     tensor([  1.,  10., 100.])
     """
-    return np.logspace(*_ends(start, stop, "logspace"), num, endpoint, _plain(base), number_dtype(dtype), axis)
+    check_device(device)
+    if not any(map(_is_tracked, (start, stop, base))):
+        ends = _plain(start), _plain(stop)
+        return finish(np.logspace(*ends, num, endpoint, _plain(base), number_dtype(dtype), axis), requires_grad)
+    from numbagrad.ops.arithmetic import power
+
+    return _cast(power(base, linspace(start, stop, num, endpoint, axis=axis)), dtype)
 
 
 @stands_for(np.geomspace)
-@_keywords
 def geomspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
-) -> np.ndarray:
-    """`num` values between two, each the same multiple of the one before.
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    requires_grad: bool = False,
+    device: str | None = None,
+) -> Tensor:
+    """`num` values between two, each the same multiple of the one before. Gradients flow to both.
 
     Examples
     --------
@@ -537,15 +558,26 @@ def geomspace(
     >>> ng.geomspace(1, 16, 3)
     tensor([ 1.,  4., 16.])
     """
-    return np.geomspace(*_ends(start, stop, "geomspace"), num, endpoint, number_dtype(dtype), axis)
+    check_device(device)
+    values = np.geomspace(_plain(start), _plain(stop), num, endpoint, number_dtype(dtype), axis)
+    if not _is_tracked(start) and not _is_tracked(stop):
+        return finish(values, requires_grad)
+    from numbagrad.ops.arithmetic import power
+    from numbagrad.ops.shape import moveaxis
+
+    first, last = as_tensor(start, "start") + 0.0, as_tensor(stop, "stop") + 0.0
+    shares = np.linspace(0, 1, num, endpoint).reshape((-1,) + (1,) * (values.ndim - 1))
+    return _cast(moveaxis(first * power(last / first, shares), 0, axis), dtype)
 
 
-def _ends(start: Any, stop: Any, op: str) -> tuple[Any, Any]:
-    if any(isinstance(end, Tensor) and end.requires_grad for end in (start, stop)):
-        raise NotImplementedError(
-            f"{op} has no gradient with respect to its ends; write it as exp(linspace(log(start), log(stop), num))"
-        )
-    return _plain(start), _plain(stop)
+def _is_tracked(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+def _cast(made: Tensor, dtype: Any) -> Tensor:
+    from numbagrad.ops.conversion import astype
+
+    return made if dtype is None else astype(made, number_dtype(dtype))
 
 
 @_keywords

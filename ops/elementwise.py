@@ -70,6 +70,9 @@ Sources = Sequence[tuple[str, int]]
 class Elementwise:
     """One scalar function of its operands: value and partial derivatives, mapped over arrays."""
 
+    real_only = False
+    """Whether complex numbers are refused: the formulas would be wrong for them."""
+
     def __init__(
         self,
         name: str,
@@ -246,6 +249,8 @@ class Elementwise:
             return self.numpy.resolve_dtypes((*given, *([None] * self.numpy.nout)))[0]
         samples = [k(1) if isinstance(k, type) and k in NUMBERS else k for k in key]
         dtype = np.result_type(*samples)
+        if self.real_only and dtype.kind == "c":
+            raise TypeError(f"{self.name} is defined for real numbers only, got dtype {dtype}; take real or abs first")
         return np.dtype(np.float64) if dtype.kind in "biu" else dtype
 
     def _resolve(self, given: Sequence[Any], dtype: np.dtype, shape: tuple[int, ...]) -> None:

@@ -102,6 +102,9 @@ def log_sigmoid(x):
     return s.log_sigmoid(x), (s.sigmoid(-x),)
 
 
+for _op in (sigmoid, log1mexp):
+    _op.real_only = True
+
 __all__ = [
     "exp",
     "exp2",

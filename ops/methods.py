@@ -90,7 +90,7 @@ OPERATORS: dict[str, Any] = {
 }
 
 ELEMENTWISE_METHODS = (
-    *(arithmetic.sqrt, arithmetic.square, arithmetic.reciprocal, arithmetic.sign),
+    *(arithmetic.sqrt, arithmetic.square, arithmetic.reciprocal),
     *(arithmetic.floor, arithmetic.ceil, arithmetic.trunc),
     *(exponential.exp, exponential.expm1, exponential.log, exponential.log1p, exponential.log2, exponential.log10),
     *(exponential.sigmoid, trigonometric.sin, trigonometric.cos, trigonometric.tan),
@@ -102,6 +102,7 @@ OTHER_METHODS: dict[str, Any] = {
     "abs": arithmetic.absolute,
     "absolute": arithmetic.absolute,
     "round": arithmetic.round,
+    "sign": arithmetic.sign,
     "clip": arithmetic.clip,
     "clamp": arithmetic.clip,
     "pow": arithmetic._power_operator,

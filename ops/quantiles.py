@@ -107,7 +107,7 @@ def quantile(
     tensor([2., 3.])
     """
     refuse_out(out, "quantile")
-    return _quantile(a, _fractions(q, 1), axis, method, keepdims, weights, False)
+    return _quantile(_real(a), _fractions(q, 1), axis, method, keepdims, weights, False)
 
 
 def _fractions(q: Any, top: int) -> Tensor:
@@ -120,13 +120,18 @@ def _fractions(q: Any, top: int) -> Tensor:
     return q if top == 1 else q / top
 
 
+def _real(a: Any) -> Tensor:
+    x = as_tensor(a, "a")
+    if x._layout.kind == "c":
+        raise TypeError("a must be an array of real numbers")
+    return x
+
+
 def _quantile(a: Any, q: Tensor, axis: Any, method: str, keepdims: Any, weights: Any, skip: bool) -> Tensor:
     """Quantiles; `skip` leaves nan out."""
     if method not in _METHODS:
         raise ValueError(f"{method!r} is not a valid method. Use one of: {', '.join(_METHODS)}")
     x = as_tensor(a, "a")
-    if x._layout.kind == "c":
-        raise TypeError("a must be an array of real numbers")
     axes = axes_of(axis, x.ndim)
     rows = sort(_as_rows(x, axes), axis=-1)
     if rows.shape[-1] == 0:
@@ -198,7 +203,7 @@ def _between(rows: Tensor, below: np.ndarray, weight: Any, count: Any) -> Tensor
     last = np.maximum(count - 1, 0)
     inside = (below >= 0) & (below < last)
     low, high = (np.clip(below + step, 0, last).astype(np.intp) for step in (0, 1))
-    dtype = rows.dtype if rows._layout.kind == "f" else np.dtype(np.float64)
+    dtype = rows._data.real.dtype if rows._layout.kind in "fc" else np.dtype(np.float64)
     weight = where(inside, weight, 0.0)
     weight = astype(weight, dtype) if isinstance(weight, Tensor) else np.asarray(weight, dtype)
     first, second = _picked(rows, low), _picked(rows, high)
@@ -241,6 +246,12 @@ def percentile(
     return quantile(a, _fractions(q, 100), axis, None, False, method, keepdims, weights=weights)
 
 
+@in_single
+def _median(a: Any, axis: Any, keepdims: Any, skip: bool) -> Tensor:
+    """The middle, also of complex numbers, which are ordered by their real parts first."""
+    return _quantile(a, as_tensor(0.5), axis, "midpoint", keepdims, None, skip)
+
+
 @stands_for(np.median)
 def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Tensor:
     """Median over some axes; the mean of the middle two of an even number. Their gradient is shared evenly.
@@ -252,7 +263,7 @@ def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = F
     tensor(2.5)
     """
     refuse_out(out, "median")
-    return quantile(a, 0.5, axis, method="midpoint", keepdims=keepdims)
+    return _median(a, axis, keepdims, False)
 
 
 @stands_for(np.nanquantile)
@@ -277,7 +288,7 @@ def nanquantile(
     tensor(2.)
     """
     refuse_out(out, "nanquantile")
-    return _quantile(a, _fractions(q, 1), axis, method, keepdims, weights, True)
+    return _quantile(_real(a), _fractions(q, 1), axis, method, keepdims, weights, True)
 
 
 @stands_for(np.nanpercentile)
@@ -317,7 +328,7 @@ def nanmedian(
     tensor(3.)
     """
     refuse_out(out, "nanmedian")
-    return nanquantile(a, 0.5, axis, method="midpoint", keepdims=keepdims)
+    return _median(a, axis, keepdims, True)
 
 
 @stands_for(np.interp)

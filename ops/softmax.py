@@ -22,9 +22,11 @@ _x, _y, _g, _top, _total = map(symbol, ("x", "y", "g", "top", "total"))
 _LARGEST = Stage((Fold("top", "max", _x),))
 
 
-def _along(a: Any, axis: Any) -> tuple[Tensor, Axes]:
-    """The operand as floats, and the axes of a row."""
+def _along(a: Any, axis: Any, real: str = "") -> tuple[Tensor, Axes]:
+    """The operand as floats, and the axes of a row. The op named by `real` has no complex form."""
     x = inexact(as_tensor(a, "a"))
+    if real and x._layout.kind == "c":
+        raise TypeError(f"{real} is defined for real numbers only, got dtype {x.dtype}; take real or abs first")
     return x, axes_of(axis, x.ndim)
 
 
@@ -181,7 +183,7 @@ def softmax(a: Any, axis: Any = -1) -> Tensor:
     >>> ng.softmax([0.0, 0.0, -1000.0])
     tensor([0.5, 0.5, 0. ])
     """
-    x, axes = _along(a, axis)
+    x, axes = _along(a, axis, "softmax")
     return _softmax(x, axes=axes)
 
 
@@ -250,7 +252,7 @@ def log_softmax(a: Any, axis: Any = -1) -> Tensor:
     >>> ng.log_softmax([1000.0, 0.0])
     tensor([    0., -1000.])
     """
-    x, axes = _along(a, axis)
+    x, axes = _along(a, axis, "log_softmax")
     return _log_softmax(x, axes=axes)
 
 

@@ -67,6 +67,9 @@ def heaviside(x, at_zero):
     return y, (None, s.where(s.equal(x, 0), 1, 0))
 
 
+for _op in (relu, leaky_relu, elu, gelu, silu):
+    _op.real_only = True
+
 __all__ = [
     "elu",
     "erf",

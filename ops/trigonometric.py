@@ -1,12 +1,18 @@
 """Trigonometric and hyperbolic functions, and their inverses."""
 
 import math
+from typing import Any
 
 import numpy as np
 
+from numbagrad.engine.tensor import Tensor
 from numbagrad.jit.expr import s
+from numbagrad.ops import arithmetic
+from numbagrad.ops.conversion import conj
 from numbagrad.ops.elementwise import elementwise
-from numbagrad.ops.registry import NUMPY
+from numbagrad.ops.operands import as_tensor
+from numbagrad.ops.primitive import primitive
+from numbagrad.ops.registry import NUMPY, stands_for
 
 PI = math.pi
 
@@ -76,11 +82,35 @@ def tanh(x):
     return y, (1 - y * y,)
 
 
-@elementwise(numpy=np.arcsinh)
-def arcsinh(x):
+@elementwise(name="arcsinh")
+def arcsinh_real(x):
     """Inverse hyperbolic sine."""
     # hypot, because x * x may overflow.
     return s.arcsinh(x), (1 / s.hypot(x, 1),)
+
+
+@primitive(name="arcsinh_complex")
+def _arcsinh_complex(z):
+    return np.arcsinh(z)
+
+
+@_arcsinh_complex.vjp("z")
+def _(g, z):
+    return g / conj(arithmetic.sqrt(1 + z * z))
+
+
+@stands_for(np.arcsinh)
+def arcsinh(x: Any) -> Tensor:
+    """Inverse hyperbolic sine.
+
+    Examples
+    --------
+    >>> import numbagrad as ng
+    >>> ng.arcsinh([0.0, 1j])
+    tensor([0.+0.j        , 0.+1.57079633j])
+    """
+    x = as_tensor(x, "x")
+    return _arcsinh_complex(x) if x.dtype.kind == "c" else arcsinh_real(x)
 
 
 @elementwise(numpy=np.arccosh, sample=(1.2, 3))

@@ -1,5 +1,6 @@
 """Making tensors: from data, filled, from ranges; what is copied, what is shared, what is refused."""
 
+import functools
 import inspect
 
 import numpy as np
@@ -281,11 +282,17 @@ def test_tracked_and_plain_linspace_agree():
         assert got_step.item() == pytest.approx(step, rel=1e-15)
 
 
-def test_logarithmic_ranges_refuse_tracked_ends():
-    x = ng.tensor(1.0, requires_grad=True)
-    for make in (ng.logspace, ng.geomspace):
-        with pytest.raises(NotImplementedError, match="exp"):
-            make(x, 2.0)
+@pytest.mark.parametrize("endpoint", [True, False])
+def test_gradients_of_logarithmic_ranges(endpoint):
+    a, b = np.array([0.5, 1.5]), np.array([2.0, 0.75])
+    for make, arrays in (
+        (lambda np, x, y: np.logspace(x, y, 4, endpoint, axis=1), (a, b)),
+        (lambda np, x, y: np.geomspace(x, y, 4, endpoint, axis=-1), (a, b)),
+        (lambda np, x, base: np.logspace(x, 2.0, 4, endpoint, base=base), (np.array(0.5), np.array(3.0))),
+    ):
+        got = make(np, *[ng.tensor(v, requires_grad=True) for v in arrays])
+        np.testing.assert_allclose(plain(got), make(np, *arrays), rtol=1e-12)
+        assert_gradients(functools.partial(make, ng), *arrays)
 
 
 def test_every_public_function_has_an_example():

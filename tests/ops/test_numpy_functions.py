@@ -338,3 +338,127 @@ def test_bad_input_raises_numpys_type(name):
             BAD[name](V)
         with pytest.raises(theirs.type):
             BAD[name](ng.tensor(V, requires_grad=True))
+
+
+def test_real_functions_refuse_complex_numbers():
+    z = ng.tensor([0.3 + 0.2j, -0.1j])
+    for function in (ng.sigmoid, ng.relu, ng.elu, ng.gelu, ng.silu, ng.softmax, ng.log_softmax, ng.leaky_relu):
+        with pytest.raises(TypeError, match="real numbers only"):
+            function(z, *([0.1] if function in (ng.elu, ng.leaky_relu) else []))
+
+
+def test_complex_directions_and_inverse_sines():
+    z = ng.tensor([0.3 + 0.2j, 0.4 - 0.1j, -2.0 + 1j], requires_grad=True)
+    for function in (np.sign, np.arcsinh, np.median, np.sort_complex, ng.arccsch):
+        assert ng.autograd.gradcheck(function, (z,))
+    np.testing.assert_allclose(plain(np.sign(z)), np.sign(plain(z)), rtol=1e-15)
+    np.testing.assert_allclose(plain(np.median(z)), np.median(plain(z)))
+    with pytest.raises(TypeError, match="real"):
+        np.quantile(z, 0.5, method="midpoint")
+
+
+# ----- Protocols -----
+
+
+def test_add_at_adds_as_often_as_an_index_occurs():
+    v, w = ng.tensor([1.0, 2.0, 3.0], requires_grad=True), np.array([10.0, 20.0, 30.0])
+    for ufunc in (np.add, np.subtract, np.multiply, np.maximum):
+        x = ng.tensor(w, requires_grad=True) * 1.0
+        want = w.copy()
+        ufunc.at(want, [0, 2, 0], plain(v))
+        ufunc.at(x, [0, 2, 0], v)
+        np.testing.assert_allclose(plain(x), want)
+
+    def written(ufunc, target, values):
+        out = target * 1.0
+        ufunc.at(out, (np.array([0, 1, 0]), np.array([1, 1, 1])), values)
+        return out
+
+    for ufunc in (np.add, np.multiply, np.divide):
+        assert_gradients(lambda t, u, f=ufunc: written(f, t, u), POS, W**2 + 1)
+
+
+def test_where_chooses_between_result_and_out():
+    x, out = ng.tensor([1.0, 2.0], requires_grad=True), ng.tensor([5.0, 6.0], requires_grad=True)
+    target = out * 1.0
+    y = np.multiply(x, 3.0, out=target, where=[True, False])
+    assert y is target and plain(y).tolist() == [3.0, 6.0]
+    y.backward([1.0, 1.0])
+    assert plain(x.grad).tolist() == [3.0, 0.0] and plain(out.grad).tolist() == [0.0, 1.0]
+
+
+def test_out_is_overwritten_where_that_keeps_the_gradient():
+    x = ng.tensor(M, requires_grad=True)
+    for call in (
+        lambda out: np.sum(x, axis=1, out=out),
+        lambda out: np.mean(x, 1, None, out),
+        lambda out: np.max(x, axis=1, out=out),
+        lambda out: anp.sum(x, axis=1, out=out),
+        lambda out: np.add.reduce(x, axis=1, out=out),
+    ):
+        out = ng.zeros(3)
+        assert call(out) is out and out.requires_grad
+    plain_out = np.zeros(3)
+    assert np.sum(x.detach(), axis=1, out=plain_out) is plain_out and plain_out.any()
+    with pytest.raises(ValueError, match="shape"):
+        np.sum(x, axis=1, out=ng.zeros(4))
+    with pytest.raises(TypeError, match="cast"):
+        np.sum(x, axis=1, out=ng.zeros(3, dtype=int))
+
+
+def test_an_ndarray_becomes_a_tensor_by_adding_one():
+    x, a = ng.tensor([1.0, 2.0], requires_grad=True), np.array([3.0, 4.0])
+    kept = a
+    a += x
+    assert isinstance(a, ng.Tensor) and kept.tolist() == [3.0, 4.0]
+    a.backward([1.0, 10.0])
+    assert plain(x.grad).tolist() == [1.0, 10.0]
+
+
+def test_leaving_the_graph_follows_one_rule_each():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    for call in (lambda: np.asarray(x), lambda: np.array([1.0, 2.0]).dot(x), lambda: np.array(x)):
+        with pytest.raises(RuntimeError, match="gradient would be lost"):
+            call()
+    assert np.asarray(x.detach()).tolist() == [1.0, 2.0]
+    assert np.array([1.0, 2.0]).dot(x.detach()) == 5.0
+    # A number was asked for by name, as with item().
+    assert float(x[1]) == 2.0
+    assert isinstance(np.dot([1.0, 2.0], x), ng.Tensor)
+
+
+def test_ufunc_methods_of_the_face():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    assert anp.add.reduce([1.0, 2.0]) == 3.0 and not isinstance(anp.add.reduce([1.0]), ng.Tensor)
+    y = anp.add.reduce([x, x * x]).sum() + anp.multiply.outer([x[0], 3.0], x).sum() + anp.maximum.reduce(x)
+    y.backward()
+    assert plain(x.grad).tolist() == [1 + 2 + 2 + 3 + 2, 1 + 4 + 1 + 3 + 1]
+
+
+NESTED = {
+    "concatenate": lambda np, x: np.concatenate([[x[0], 1.0], x]),
+    "stack": lambda np, x: np.stack([[x[0], 1.0], [2.0, x[1]]]),
+    "block": lambda np, x: np.block([[x, 1.0], [2.0, x]]),
+    "sum": lambda np, x: np.sum([x[0], 2.0, x[1] * x[1]]),
+    "array": lambda np, x: np.array([[x[0], 2.0], [3.0, x[1]]]),
+    "multi_dot": lambda np, x: np.linalg.multi_dot([[[x[0], 1.0]], [[2.0, x[1]], [x[1], 3.0]], [[1.0], [x[0]]]]),
+    "choose": lambda np, x: np.choose([1, 0], [[x[0], 1.0], [2.0, x[1]]]),
+    "polyval": lambda np, x: np.polyval([x[0], 2.0, x[1]], 3.0),
+    "cov": lambda np, x: np.cov([[x[0], 1.0, 2.0], [x[1], 3.0, x[0]]]),
+    "det": lambda np, x: np.linalg.det([[x[0], 2.0], [3.0, x[1]]]),
+    "where": lambda np, x: np.where([True, False], [x[0], 1.0], x),
+    "maximum": lambda np, x: np.maximum([x[0], 0.0], [1.0, x[1]]),
+    "convolve": lambda np, x: np.convolve([x[0], 1.0], [x[1], 2.0]),
+    "fft": lambda np, x: np.real(np.fft.fft([x[0], 2.0, x[1]])),
+    "r_": lambda np, x: np.r_[x[0], 2.0, x],
+    "c_": lambda np, x: np.c_[x, [1.0, 2.0]],
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_lists_that_hold_tensors_are_tracked(name):
+    at = np.array([1.5, 2.5])
+    got = NESTED[name](anp, ng.tensor(at, requires_grad=True))
+    assert isinstance(got, ng.Tensor) and got.requires_grad
+    np.testing.assert_allclose(plain(got), NESTED[name](np, at), rtol=1e-12)
+    assert_gradients(lambda x: NESTED[name](anp, x), at)
