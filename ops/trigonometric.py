@@ -82,7 +82,7 @@ def tanh(x):
     return y, (1 - y * y,)
 
 
-@elementwise(name="arcsinh")
+@elementwise(numpy=np.arcsinh, name="arcsinh")
 def arcsinh_real(x):
     """Inverse hyperbolic sine."""
     # hypot, because x * x may overflow.
