@@ -381,9 +381,9 @@ def test_training_a_small_model_reaches_its_target():
     y = np.sin(3 * x[:, :1]) * x[:, 1:]
     model = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 1))
     optimizer = ng.optim.Adam(model.parameters(), lr=0.02)
-    for _ in range(300):
+    for _ in range(600):
         optimizer.zero_grad()
         loss = F.mse_loss(model(x), y)
         loss.backward()
         optimizer.step()
-    assert loss.item() < 1e-3
+    assert loss.item() < 0.01 * np.mean(y * y)
