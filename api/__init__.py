@@ -47,6 +47,7 @@ from numbagrad.jit.compile import stats
 from numbagrad.jit.team import get_num_threads, set_num_threads
 from numbagrad.ops import *
 from numbagrad.ops.checkpoint import CheckpointError, checkpoint
+from numbagrad.ops.migration import install_as_autograd
 from numbagrad.ops.scalar_functions import elementwise
 from numbagrad.ops.serialization import load, save
 
@@ -73,6 +74,7 @@ _OWN = [
     "get_num_threads",
     "graph",
     "inference_mode",
+    "install_as_autograd",
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "linalg",

@@ -23,9 +23,22 @@ def info(argv: Sequence[str]) -> int:
     return info.main(argv)
 
 
+def swap(argv: Sequence[str]) -> int:
+    """Make programs for HIPS autograd programs for numbagrad."""
+    from numbagrad import swap
+
+    parser = argparse.ArgumentParser(prog="python -m numbagrad swap", description=swap.__doc__)
+    parser.add_argument("paths", nargs="+", help="files and folders")
+    parser.add_argument("--write", action="store_true", help="change the files; default: show what would change")
+    options = parser.parse_args(argv)
+    swap.swap(options.paths, options.write)
+    return 0
+
+
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "demo": (demo, "train on handwritten digits, with the cpu backend and with the NumPy engine"),
     "info": (info, "show versions, CPU features, threads, backend, cache, extras and GPU"),
+    "swap": (swap, "rewrite imports of autograd in files and folders; shows a diff, --write does it"),
 }
 
 
