@@ -9,6 +9,7 @@ import numpy as np
 
 from numbagrad import ops
 from numbagrad.engine.tensor import Tensor
+from numbagrad.ops.convolution import avg_pool, convolution, max_pool
 from numbagrad.ops.operands import as_tensor
 
 _REDUCTIONS = ("mean", "sum", "none")
@@ -143,6 +144,83 @@ def _affine(x: Tensor, weight: Any, bias: Any) -> Tensor:
 
 def _by_channel(value: Any, ndim: int) -> Tensor:
     return ops.reshape(as_tensor(value), (-1, *[1] * (ndim - 2)))
+
+
+# ----- Over space -----
+
+
+def _batched(input: Any, axes: int, run: Any) -> Tensor:
+    """`run` on (batch, channels, *space), where (channels, *space) is one of a batch."""
+    x = as_tensor(input)
+    if x.ndim == axes + 1:
+        return run(x[None])[0]
+    if x.ndim != axes + 2:
+        raise ValueError(
+            f"Expected {axes + 1}D (unbatched) or {axes + 2}D (batched) input, but got input of shape {x.shape}"
+        )
+    return run(x)
+
+
+def _convolve(axes: int, input: Any, weight: Any, bias: Any, settings: tuple[Any, ...]) -> Tensor:
+    out = _batched(input, axes, lambda x: convolution(x, weight, *settings))
+    return out if bias is None else out + as_tensor(bias).reshape((-1,) + (1,) * axes)  # type: ignore[attr-defined]
+
+
+def conv1d(
+    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    """Cross-correlation over the last axis."""
+    return _convolve(1, input, weight, bias, (stride, padding, dilation, groups))
+
+
+def conv2d(
+    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    """Cross-correlation over the last two axes."""
+    return _convolve(2, input, weight, bias, (stride, padding, dilation, groups))
+
+
+def conv3d(
+    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    """Cross-correlation over the last three axes."""
+    return _convolve(3, input, weight, bias, (stride, padding, dilation, groups))
+
+
+def max_pool1d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Tensor:
+    """The largest number of each window over the last axis."""
+    return _batched(input, 1, lambda x: max_pool(x, 1, kernel_size, stride, padding, dilation))
+
+
+def max_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Tensor:
+    """The largest number of each window over the last two axes."""
+    return _batched(input, 2, lambda x: max_pool(x, 2, kernel_size, stride, padding, dilation))
+
+
+def max_pool3d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Tensor:
+    """The largest number of each window over the last three axes."""
+    return _batched(input, 3, lambda x: max_pool(x, 3, kernel_size, stride, padding, dilation))
+
+
+def avg_pool1d(
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, *, count_include_pad: bool = True
+) -> Tensor:
+    """The average of each window over the last axis."""
+    return _batched(input, 1, lambda x: avg_pool(x, 1, kernel_size, stride, padding, count_include_pad))
+
+
+def avg_pool2d(
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, *, count_include_pad: bool = True
+) -> Tensor:
+    """The average of each window over the last two axes."""
+    return _batched(input, 2, lambda x: avg_pool(x, 2, kernel_size, stride, padding, count_include_pad))
+
+
+def avg_pool3d(
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, *, count_include_pad: bool = True
+) -> Tensor:
+    """The average of each window over the last three axes."""
+    return _batched(input, 3, lambda x: avg_pool(x, 3, kernel_size, stride, padding, count_include_pad))
 
 
 # ----- Activations -----
