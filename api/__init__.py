@@ -72,6 +72,7 @@ _OWN = [
     "elementwise",
     "enable_grad",
     "get_num_threads",
+    "fx",
     "graph",
     "inference_mode",
     "install_as_autograd",
@@ -94,7 +95,7 @@ __all__ = sorted({*_NUMPYS, *_OWN, *_ops.__all__} - {"OPS"})  # noqa: PLE0605
 
 def __getattr__(name: str) -> object:
     # What most programs do without is loaded when it is first wanted.
-    if name in ("amp", "nn", "numpy", "optim"):
+    if name in ("amp", "fx", "nn", "numpy", "optim"):
         from importlib import import_module
 
         return import_module(f"numbagrad.{name}")
