@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from numbagrad.engine.tensor import Tensor, wrap
+from numbagrad.ops import creation
 from numbagrad.ops.creation import check_device
 from numbagrad.ops.joining import concatenate
 from numbagrad.ops.operands import as_tensor, holds_tensor
+from numbagrad.ops.registry import stands_for
 from numbagrad.ops.shape import reshape, transpose
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -116,6 +118,10 @@ class Concatenator:
 r_ = Concatenator(np.r_, 0, 1, -1)
 c_ = Concatenator(np.c_, -1, 2, 0)
 
+
+# Where ``like=tensor`` asks for it, NumPy's creation functions make Tensors.
+for _name in ("arange", "array", "asarray", "empty", "eye", "identity", "ones", "tri", "zeros"):
+    stands_for(getattr(np, _name))(getattr(creation, _name))
 
 METHODS: dict[str, Any] = {
     "__array_namespace__": _namespace,

@@ -23,6 +23,7 @@ from numbagrad.ops import (
     interchange,
     joining,
     logic,
+    pointwise,
     products,
     protocols,
     reductions,
@@ -66,6 +67,8 @@ OPERATORS: dict[str, Any] = {
     "__rpow__": arithmetic.power.reflected,
     "__floordiv__": _operator(logic.floor_divide, logic.floor_divide),
     "__rfloordiv__": _reflected(logic.floor_divide),
+    "__divmod__": _operator(pointwise.divmod, pointwise.divmod),
+    "__rdivmod__": _reflected(pointwise.divmod),
     "__matmul__": _operator(products.matmul, products.matmul),
     "__rmatmul__": _reflected(products.matmul),
     "__neg__": arithmetic.negative.fast,
@@ -86,6 +89,8 @@ OPERATORS: dict[str, Any] = {
     "__rxor__": _reflected(logic.bitwise_xor),
     "__lshift__": _operator(logic.left_shift, logic.left_shift),
     "__rshift__": _operator(logic.right_shift, logic.right_shift),
+    "__rlshift__": _reflected(logic.left_shift),
+    "__rrshift__": _reflected(logic.right_shift),
     "__hash__": object.__hash__,
 }
 

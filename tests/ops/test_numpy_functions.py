@@ -462,3 +462,23 @@ def test_lists_that_hold_tensors_are_tracked(name):
     assert isinstance(got, ng.Tensor) and got.requires_grad
     np.testing.assert_allclose(plain(got), NESTED[name](np, at), rtol=1e-12)
     assert_gradients(lambda x: NESTED[name](anp, x), at)
+
+
+def test_operators_that_ndarrays_have_too():
+    x, a = ng.tensor([7.5, -7.0], requires_grad=True), np.array([2.0, 3.0])
+    for got, want in ((divmod(x, a), divmod(plain(x), a)), (divmod(a, x), divmod(a, plain(x)))):
+        for ours, theirs in zip(got, want, strict=True):
+            np.testing.assert_allclose(plain(ours), theirs)
+    i = ng.tensor([1, 2])
+    assert plain(3 << i).tolist() == [6, 12] and plain(12 >> i).tolist() == [6, 3]
+    assert plain(~i).tolist() == [-2, -3]
+
+
+def test_creation_like_a_tensor_makes_tensors():
+    x = ng.tensor([1.0])
+    made = [
+        *(np.zeros(2, like=x), np.ones((2, 1), like=x), np.eye(2, like=x), np.arange(3, like=x)),
+        *(np.array([1, 2], like=x), np.asarray([1.5], like=x), np.full(2, 3.0, like=x), np.identity(2, like=x)),
+    ]
+    assert all(isinstance(m, ng.Tensor) for m in made)
+    assert not isinstance(anp.zeros(2), ng.Tensor) and not isinstance(anp.arange(3), ng.Tensor)
