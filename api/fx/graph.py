@@ -205,6 +205,8 @@ class Graph:
                 "replace_all_uses_with another step first"
             )
         node._use((), {})
+        if node is self._place:
+            self._place = node._after
         node._before._after, node._after._before = node._after, node._before
         node._erased = True
         self._taken.pop(node.name, None)

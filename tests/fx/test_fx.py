@@ -361,3 +361,23 @@ def test_models_of_nn_are_traced_with_their_parameters(inside):
     for other in found[1:]:
         for got, want in zip(other, found[0], strict=True):
             np.testing.assert_array_equal(got, want)
+
+
+def test_the_step_at_the_place_of_insertion_can_be_erased():
+    graph = fx.symbolic_trace(lambda x: (ng.sin(x), x)[1] + 1).graph
+    (sin,) = graph.find_nodes(op="call_function", target=ng.sin)
+    with graph.inserting_before(sin):
+        graph.erase_node(sin)
+        graph.call_function(ng.cos, graph.nodes[:1])
+    graph.lint()
+    assert [n.name for n in graph] == ["x", "cos", "add", "output"]
+
+
+def test_every_op_is_caught_by_its_public_name():
+    from numbagrad.ops import OPS
+
+    names = [name for name in OPS if name in ng.__all__]
+    assert len(names) > 100
+    for name in names:
+        graph = fx.symbolic_trace(lambda x, name=name: getattr(ng, name)(x), {"name": name}).graph
+        assert [n.target for n in graph.find_nodes(op="call_function")] == [getattr(ng, name)], name
