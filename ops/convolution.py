@@ -148,7 +148,7 @@ def convolved_weights(x, y, *, windows, groups):
 
 
 def _turned(windows: Windows) -> Windows | None:
-    """The convolution that is the transpose of one without stride; None where there is a stride, or too much padding."""
+    """The transpose of a convolution as one itself; None where there is a stride or too much padding."""
     reach = [d * (k - 1) for k, d in zip(windows.kernel, windows.dilation, strict=True)]
     padding = tuple((r - before, r - after) for r, (before, after) in zip(reach, windows.padding, strict=True))
     if set(windows.stride) != {1} or min(min(pair) for pair in padding) < 0:
