@@ -46,6 +46,7 @@ from numbagrad.jit.backend import use_backend
 from numbagrad.jit.compile import stats
 from numbagrad.jit.team import get_num_threads, set_num_threads
 from numbagrad.ops import *
+from numbagrad.ops import tree as tree
 from numbagrad.ops.checkpoint import CheckpointError, checkpoint
 from numbagrad.ops.migration import install_as_autograd
 from numbagrad.ops.scalar_functions import elementwise
@@ -88,6 +89,7 @@ _OWN = [
     "set_grad_enabled",
     "set_num_threads",
     "stats",
+    "tree",
     "use_backend",
 ]
 __all__ = sorted({*_NUMPYS, *_OWN, *_ops.__all__} - {"OPS"})  # noqa: PLE0605

@@ -24,6 +24,9 @@ class Arithmetic:
     transposed_jvp: Callable[[Any, Any, Any], Any]
     """Forward mode of a node from its backward."""
 
+    over_entries: Callable[[Any, Any], Any]
+    """Call a function of a list of tensors for all entries along their first axis at once; None where it cannot."""
+
     @staticmethod
     def owns_memory(array: np.ndarray) -> bool:
         """Whether nobody else can hold the memory of a freshly made `array`."""

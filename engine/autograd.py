@@ -13,8 +13,8 @@ from numbagrad.engine.arithmetic import arithmetic
 from numbagrad.engine.edges import GradientEdge, tensor_at
 from numbagrad.engine.layout import kind_of
 from numbagrad.engine.mode import _GradMode, enable_grad, no_grad, put_back, set_for_now, set_grad_enabled
-from numbagrad.engine.node import Edge, Node
-from numbagrad.engine.sweep import Sweep, _copy, _ours
+from numbagrad.engine.node import Edge, Node, batching
+from numbagrad.engine.sweep import Sweep, _copy, _ours, reachable
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
 
 Variable = Tensor
@@ -151,6 +151,8 @@ def grad(
         found = _batched(roots, targets, grad_outputs, keep, create_graph)
     else:
         seeds = _seeds(roots, grad_outputs, create_graph)
+        if batching and any(type(seed) is not Tensor for seed in seeds):
+            keep = create_graph = True
         found = _gradients_at(Sweep(keep, create_graph), roots, seeds, targets)
     unused_is_fine = bool(allow_unused) or materialize_grads
     return tuple(
@@ -178,7 +180,8 @@ def _run(sweep: Sweep, roots: Sequence[Tensor], seeds: Sequence[Tensor]) -> None
     try:
         edges = sweep.roots = [edge_of(root) for root in roots]
         for edge, seed in zip(edges, seeds, strict=True):
-            sweep.seeds.add(id(seed._data))
+            if not batching or type(seed) is Tensor:
+                sweep.seeds.add(id(seed._data))
             sweep.deliver(edge, seed)
         if anomaly_enabled():
             run_checked(sweep)
@@ -233,12 +236,17 @@ def _commit_to(sweep: Sweep, targets: Sequence[Tensor], grads: Sequence[Tensor |
 def _batched(
     roots: Sequence[Tensor], targets: Sequence[Tensor], grad_outputs: Any, keep: bool, create_graph: bool
 ) -> list[Tensor | None]:
-    """One sweep for each entry of the first axis of `grad_outputs`, stacked."""
+    """One sweep for all entries of the first axis of `grad_outputs`; where an op cannot, one for each."""
     batches = [_as_tensor(g) for g in _sequence(grad_outputs, len(roots))]
     if any(not b.shape or b.shape[0] != batches[0].shape[0] for b in batches):
         raise RuntimeError(
             f"is_grads_batched wants grad_outputs with one common first axis, got shapes {[b.shape for b in batches]}"
         )
+    at_once = _at_once(roots, targets, [_fitting(b, r) for b, r in zip(batches, roots, strict=True)], create_graph)
+    if at_once is not None:
+        if not keep:
+            _free(roots)
+        return at_once
     count = batches[0].shape[0]
     rows = []
     for i in range(count):
@@ -247,6 +255,35 @@ def _batched(
     return [
         None if any(g is None for g in column) else arithmetic.stack(list(column)) for column in zip(*rows, strict=True)
     ]
+
+
+def _at_once(
+    roots: Sequence[Tensor], targets: Sequence[Tensor], batches: Sequence[Tensor], create_graph: bool
+) -> list[Tensor | None] | None:
+    """The gradients for all entries from one sweep, or None if a rule asked for values of single entries."""
+
+    def sweep(entries: Sequence[Tensor]) -> list[Tensor | None]:
+        # Recorded in any case: rules take shortcuts over arrays where nothing is.
+        return _gradients_at(Sweep(True, True), roots, _seeds(roots, list(entries), True), targets)
+
+    found = arithmetic.over_entries(sweep, batches)
+    if found is None or create_graph:
+        return found
+    return _unshared([None if g is None else g.detach() for g in found], {id(b._data) for b in batches})
+
+
+def _fitting(batch: Tensor, root: Tensor) -> Tensor:
+    """A batch of gradients in the dtype of its output, where it may be cast."""
+    if batch.dtype != root.dtype and np.can_cast(batch.dtype, root.dtype, "same_kind"):
+        return batch.astype(root.dtype)  # type: ignore[attr-defined]
+    return batch
+
+
+def _free(roots: Sequence[Tensor]) -> None:
+    """Let go of what the graph saved."""
+    for node in reachable([edge_of(root) for root in roots]):
+        if node.saved:
+            node.saved = None
 
 
 # ---------------------------------------------------------------------- checking

@@ -30,6 +30,11 @@ inference: list[Callable[[Tensor], None]] = []
 """What is called with every new tensor while inference mode is on in any thread; empty most of the time."""
 
 
+batching: list[Any] = []
+"""The levels of `numbagrad.vmap` that are open in any thread; empty most of the time. While it is not, ops look for
+tensors that stand for a batch of entries."""
+
+
 def mark_new(tensor: Tensor) -> None:
     """Show a new tensor to inference mode."""
     for mark in inference[:1]:

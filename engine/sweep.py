@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from numbagrad.engine.arithmetic import arithmetic
-from numbagrad.engine.node import Edge, Node
+from numbagrad.engine.node import Edge, Node, batching
 
 if TYPE_CHECKING:
     from numbagrad.engine.tensor import Tensor
@@ -311,6 +311,9 @@ def _run_tensor_hooks(node: Node, grad: Any) -> Any:
 
 def _retain(tensor: Tensor, grad: Tensor) -> None:
     have = tensor._grad
+    if batching:
+        # Of a tensor that stands for several entries nothing can be kept: it says so.
+        assert grad._data is not None
     tensor._grad = grad if have is None else arithmetic.add(have, grad)
 
 

@@ -31,6 +31,8 @@ _MODULES = (
     "interchange",
     "transforms",
     "hips",
+    "vectorizing",
+    "custom_rules",
 )
 
 __all__ = ["OPS"]

@@ -20,6 +20,7 @@ from numbagrad.engine.layout import is_half
 from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.tensor import Tensor, wrap
 from numbagrad.ops.arithmetic import negative
+from numbagrad.ops.batching import Batched
 from numbagrad.ops.conversion import conj, real
 from numbagrad.ops.diagonals import diagonal
 from numbagrad.ops.indexing import getitem
@@ -323,7 +324,7 @@ def svdvals(x: Any, /) -> Tensor:
 
 def _recorded(x: Tensor) -> bool:
     """Whether the vectors, which the gradient of the values needs, are worth computing; NumPy takes no 16 bits."""
-    return (grad_enabled() and x.requires_grad) or is_half(x.dtype)
+    return (grad_enabled() and x.requires_grad) or is_half(x.dtype) or type(x) is Batched
 
 
 # ----- Eigenvalues of Hermitian matrices -----

@@ -23,7 +23,7 @@ import numpy as np
 from numbagrad.engine.anomaly import check_values
 from numbagrad.engine.layout import CODES, FAST_SIZE, Layout, code_of, dense_layout, kind_of, layout_of
 from numbagrad.engine.mode import mode
-from numbagrad.engine.node import Edge, Node, watches
+from numbagrad.engine.node import Edge, Node, batching, watches
 from numbagrad.engine.tensor import Tensor, edge_of, wrap
 from numbagrad.jit import backend, mapping, memory
 from numbagrad.jit.expr import (
@@ -45,6 +45,7 @@ from numbagrad.jit.mapping import Program
 from numbagrad.jit.pull import Pull
 from numbagrad.jit.team import get_num_threads
 from numbagrad.ops import fastpath
+from numbagrad.ops.batching import batching_rules
 from numbagrad.ops.composing import compose
 from numbagrad.ops.fused_backward import run_fused
 from numbagrad.ops.operands import (
@@ -147,6 +148,8 @@ class Elementwise:
         known = self._known.get((kinds, get_num_threads()))
         if known is not None:
             return self._call_known(operands, *known)
+        if batching and (out := batching_rules().elementwise(self, operands)) is not None:
+            return out
         given = [v if type(v) is Tensor else operand(v, p) for v, p in zip(operands, self.params, strict=True)]
         if self.tables and any([type(v) is np.ndarray for v in operands]):  # noqa: C419 - a list is faster here
             return self.fast(*given)

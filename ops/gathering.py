@@ -21,6 +21,7 @@ from numbagrad.engine.tensor import Tensor, become_view, edge_of, wrap
 from numbagrad.jit import memory
 from numbagrad.jit.convert import convert
 from numbagrad.jit.scatter import gather, scatter_add
+from numbagrad.ops.batching import batching_rules
 from numbagrad.ops.operands import as_tensor, holds_tensor, unbroadcast
 from numbagrad.ops.primitive import Call, Primitive, primitive
 from numbagrad.ops.registry import register
@@ -50,7 +51,7 @@ def _plain(item: Any) -> Any:
         return slice(_bound(item.start), _bound(item.stop), _bound(item.step))
     if kind in _BASIC:
         return item
-    if kind is Tensor:
+    if isinstance(item, Tensor):
         item = item._data
     elif isinstance(item, np.integer):
         return int(item)
@@ -159,6 +160,8 @@ class Viewing(Primitive):
     def __call__(self, x: Any, **settings: Any) -> Tensor:
         if type(x) is not Tensor:
             x = as_tensor(x, "x")
+            if type(x) is not Tensor and (out := batching_rules().primitive(self, [x], settings)) is not None:
+                return out
         memory = x._data
         data = self.forward(memory, **settings)
         if type(data) is not np.ndarray:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from numbagrad.engine.layout import is_half
+from numbagrad.engine.node import batching
 from numbagrad.engine.tensor import Tensor, wrap
+from numbagrad.ops.batching import batching_rules
 from numbagrad.ops.operands import operand
 from numbagrad.ops.registry import NUMPY, register
 
@@ -20,11 +22,18 @@ class Flat:
         self.name = name or function.__name__
         self.numpy = function
         self.wide = wide
+        self.params = ("x", "y")[: function.nin] if isinstance(function, np.ufunc) else ("x", "y")
+        """Names of the operands, where they are broadcast."""
+        self.broadcasts = isinstance(function, np.ufunc) or function is np.isclose
         self.__name__ = self.__qualname__ = self.name
         self.__doc__ = f"{_first_line(function)}\n\nNo gradient flows through it. See :func:`numpy.{self.name}`."
         NUMPY[function] = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if batching and self.broadcasts and not kwargs and len(args) == len(self.params):
+            out = batching_rules().elementwise(self, args)
+            if out is not None:
+                return out
         plain = [_plain(a, self.name) for a in args]
         if self.wide:
             plain = [a.astype(np.float32) if isinstance(a, np.ndarray) and is_half(a.dtype) else a for a in plain]

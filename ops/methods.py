@@ -31,6 +31,7 @@ from numbagrad.ops import (
     sorting,
     special,
     trigonometric,
+    vectorizing,
 )
 from numbagrad.ops.operands import OPERANDS, unbroadcast
 from numbagrad.ops.primitive import transposed_jvp
@@ -188,6 +189,7 @@ def _attach_all() -> None:
         copy=memory.copy,
     )
     provide(fit=unbroadcast, rebase=inplace._take_over, transposed_jvp=transposed_jvp)
+    provide(over_entries=vectorizing.over_entries)
 
 
 _attach_all()

@@ -37,9 +37,10 @@ from numbagrad.engine.anomaly import check_values
 from numbagrad.engine.autograd import grad as gradients
 from numbagrad.engine.layout import is_half
 from numbagrad.engine.mode import enable_grad, grad_enabled, mode
-from numbagrad.engine.node import Edge, Node, watches
+from numbagrad.engine.node import Edge, Node, batching, watches
 from numbagrad.engine.tensor import Tensor, become_view, edge_of, make_private, wrap
 from numbagrad.ops.autocast import KINDS, cast, casting
+from numbagrad.ops.batching import batching_rules
 from numbagrad.ops.operands import as_tensor, unbroadcast
 from numbagrad.ops.registry import register
 from numbagrad.ops.saved import check_saved, saved_output, versions_of
@@ -188,6 +189,8 @@ class Primitive:
         tensors = [v if type(v) is Tensor else self._tensor(v, i) for i, v in enumerate(values)]
         if self.casts and casting:
             tensors = cast(self.casts, tensors)
+        if batching and (out := batching_rules().primitive(self, tensors, settings)) is not None:
+            return out
         result = (self.forward if self.wide != "all" else self._run_wide)(*[t._data for t in tensors], **settings)
         used = settings
         if type(result) is Handed:

@@ -11,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from numbagrad.engine.mode import grad_enabled
 from numbagrad.engine.tensor import Tensor, become_view
+from numbagrad.ops.batching import Batched
 from numbagrad.ops.conversion import clone
 from numbagrad.ops.gathering import getitem, viewing
 from numbagrad.ops.operands import as_tensor, broadcast_shape
@@ -242,7 +243,7 @@ def ravel(a: Any, order: str = "C") -> Tensor:
         x, order = transpose(x, sorted(range(x.ndim), key=steps.__getitem__)), "C"
     flat = reshape(x, -1, order)
     # NumPy promises contiguous memory.
-    return flat if flat._data.flags.c_contiguous else clone(flat)
+    return flat if type(flat) is Batched or flat._data.flags.c_contiguous else clone(flat)
 
 
 def flatten(a: Any, order: str = "C") -> Tensor:
@@ -405,7 +406,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     axis = normalize_axis_index(axis, x.ndim)
     parts = _unstack(x, axis=axis) if x.shape[axis] else ()
     for i, part in enumerate(parts):
-        if part.ndim:
+        if part.ndim and type(x) is not Batched:
             become_view(part, x, _slice_step(axis, i))
     return parts
 

@@ -22,6 +22,7 @@ from numbagrad.engine.node import Edge, Node
 from numbagrad.engine.sweep import reachable
 from numbagrad.engine.tensor import Tensor, edge_of, make_private, wrap
 from numbagrad.ops import conversion, joining, shape
+from numbagrad.ops.batching import Level, dressed, open_levels, spread
 from numbagrad.ops.operands import as_tensor
 from numbagrad.ops.trees import flatten, is_container, map_leaves
 
@@ -34,6 +35,7 @@ class _Trace:
     def __init__(
         self, function: Callable[..., Any], argnum: Argnum, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> None:
+        self.levels = open_levels()
         self.several = type(argnum) is not int and not isinstance(argnum, (int, np.integer))
         self.numbers = _checked_argnums(function, argnum if self.several else [argnum], args)
         chosen = [args[n] for n in self.numbers]
@@ -47,12 +49,14 @@ class _Trace:
                 self._trace(function, args, kwargs)
 
     def _trace(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        self.variables = [_variable(leaf, function) for leaf in self.given]
+        self.sources = [_variable(leaf, function, self.levels) for leaf in self.given]
+        # Within a vmap a variable belongs to each entry, so that the gradients of entries stay apart.
+        self.variables = [dressed(v, self.levels) for v in self.sources] if self.levels else self.sources
         traced = list(args)
         for n, value in zip(self.numbers, self.rebuild(self.variables), strict=True):
             traced[n] = value
         self.result = function(*traced, **kwargs)
-        for variable in self.variables:
+        for variable in self.sources:
             if variable._node is None:
                 make_private(variable)
 
@@ -63,13 +67,21 @@ class _Trace:
 
     def is_nested(self, outputs: Sequence[Any]) -> bool:
         """Whether results belong to an outer graph: the outputs depend on more than the variables."""
-        return self.linked or _depends_on_others(outputs, self.variables)
+        return self.linked or _depends_on_others(self.behind(outputs), self.sources)
+
+    def behind(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """The tensors in the graph behind those of the function."""
+        return [spread(as_tensor(t), self.levels) for t in tensors] if self.levels else tensors
+
+    def dressed(self, found: Sequence[Tensor]) -> list[Tensor]:
+        """The reverse of `behind`."""
+        return [dressed(t, self.levels) for t in found]
 
     def given_back(self, value: Any, nested: bool) -> Any:
         """What the caller gets: an ndarray or a number at the top level, else a Tensor."""
         if not isinstance(value, Tensor) or nested:
             return value
-        if self.tensors:
+        if self.tensors or self.levels:
             return value.detach()
         array = value._data
         return array[()] if array.ndim == 0 else array.copy() if array.base is not None else array
@@ -78,17 +90,25 @@ class _Trace:
         self, outputs: Sequence[Tensor], seeds: Sequence[Any] | None, record: bool, keep: bool = False
     ) -> list[Tensor]:
         """Gradients at the variables; zeros where the outputs do not depend on them."""
+        if self.levels:
+            seeds = [wrap(np.ones(o.shape, o.dtype)) for o in outputs] if seeds is None else seeds
+            return self.dressed(self._gradients(self.behind(outputs), self.behind(seeds), record, keep))
+        return self._gradients(outputs, seeds, record, keep)
+
+    def _gradients(
+        self, outputs: Sequence[Tensor], seeds: Sequence[Any] | None, record: bool, keep: bool
+    ) -> list[Tensor]:
         active = [
             (o, None if seeds is None else s) for o, s in zip(outputs, seeds or outputs, strict=True) if o.requires_grad
         ]
         if not active:
-            return [wrap(np.zeros(v.shape, v.dtype)) for v in self.variables]
+            return [wrap(np.zeros(v.shape, v.dtype)) for v in self.sources]
         if not record:
-            return autograd.leaf_gradients([o for o, _ in active], self.variables, [s for _, s in active], keep)
+            return autograd.leaf_gradients([o for o, _ in active], self.sources, [s for _, s in active], keep)
         with enable_grad():
             found = autograd.grad(
                 [o for o, _ in active],
-                self.variables,
+                self.sources,
                 tuple(s for _, s in active),
                 retain_graph=True,
                 create_graph=True,
@@ -113,8 +133,12 @@ def _checked_argnums(function: Callable[..., Any], argnums: Any, args: Sequence[
     return [int(n) % len(args) for n in argnums]
 
 
-def _variable(leaf: Any, function: Callable[..., Any]) -> Tensor:
-    """A fresh tensor that requires grad, with the value of `leaf` and linked to it in the graph."""
+def _variable(leaf: Any, function: Callable[..., Any], levels: Sequence[Level] = ()) -> Tensor:
+    """A fresh tensor that requires grad, with the value of `leaf` (for every entry) and linked to it in the graph."""
+    if levels:
+        given = as_tensor(leaf, f"an argument of {_name(function)}")
+        whole = spread(given, levels)
+        leaf = whole if isinstance(leaf, (np.ndarray, Tensor)) or whole._layout.kind in "fc" else whole.astype(float)
     if type(leaf) is np.ndarray and leaf.dtype.kind in "fc":
         out = wrap(leaf)
         out._requires_grad = True
@@ -347,7 +371,8 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     moves = _matching(given if len(given) != 1 else given[0], trace.variables, "tangent")
     nested = trace.is_nested(outputs) or any(m.requires_grad for m in moves)
     with enable_grad() if nested else _unchanged():
-        pushed = push_forward(outputs, trace.variables, moves, nested)
+        pushed = push_forward(trace.behind(outputs), trace.sources, trace.behind(moves), nested)
+    pushed = trace.dressed(pushed)
     values = rebuild([trace.given_back(o, nested) for o in outputs])
     return values, rebuild([trace.given_back(t, nested) for t in pushed])
 
