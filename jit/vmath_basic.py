@@ -378,9 +378,12 @@ HUGE = Both(2.0**30, 2.0**60)
 def arccosh(x: Real) -> Real:
     huge = x > HUGE
     t = x - 1.0
-    s = fsqrt(fma(t, t, t + t))
+    square = fma(t, t, t + t)
+    s = fsqrt(square)
+    # What rounding took from the square and from its root.
+    s_low = (fma(t, t, (t + t) - square) - lost(s, s, square)) / (s + s + SMALLEST_NORMAL)
     w = t + s
-    y = _log1p_of_sum(t if huge else w, 0.0 if huge else (s - w) + t, 1.0 / UNIT if huge else 0.0)
+    y = _log1p_of_sum(t if huge else w, 0.0 if huge else ((s - w) + t) + s_low, 1.0 / UNIT if huge else 0.0)
     y = y if x < INF else x
     return y if x >= 1.0 else NAN
 

@@ -111,7 +111,9 @@ def lgamma_scale(x):
 
 def digamma_scale(x):
     with np.errstate(all="ignore"):
-        return np.where(x < 0, np.abs(special.digamma(np.abs(x))) + np.abs(pi / np.tan(pi * np.fmod(x, 1.0))), 0)
+        return np.where(
+            x < 0, np.abs(special.digamma(np.abs(x))) + np.abs(1 / x) + np.abs(pi / np.tan(pi * np.fmod(x, 1.0))), 0
+        )
 
 
 def logaddexp_scale(x, y):
