@@ -37,7 +37,6 @@ from numbagrad.jit.expr import (
     s,
     substitute,
     symbol,
-    text,
     topological,
 )
 from numbagrad.jit.kernel import kernel_for
@@ -47,6 +46,7 @@ from numbagrad.jit.team import get_num_threads
 from numbagrad.ops import fastpath
 from numbagrad.ops.batching import batching_rules
 from numbagrad.ops.composing import compose
+from numbagrad.ops.describing import docstring
 from numbagrad.ops.fused_backward import run_fused
 from numbagrad.ops.operands import (
     NUMBERS,
@@ -108,7 +108,7 @@ class Elementwise:
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
-        return _docstring(self)
+        return docstring(self)
 
     # ------------------------------------------------------------------ calling
     def _make_fast(self) -> None:
@@ -620,22 +620,6 @@ def _cast(array: np.ndarray, dtype: np.dtype, condition: bool) -> np.ndarray:
     return array if array.dtype == wanted else array.astype(wanted)
 
 
-def _docstring(op: Elementwise) -> str:
-    """numpydoc for users, from the declaration."""
-    partials = [(p, op.partial(0, i)) for i, p in enumerate(op.params)] if op.exprs else []
-    lines = [f"    d/d{p} = {'0' if e is None else text(e)}" for p, e in partials]
-    call = f"ng.{op.name}({', '.join('ng.tensor([0.5, 0.75])' for _ in op.params)})"
-    return (
-        f"{op.summary}\n\n"
-        f"Parameters\n----------\n{', '.join(op.params)} : array_like\n"
-        "    Tensors, arrays or numbers; they are broadcast against each other.\n\n"
-        "Returns\n-------\nTensor\n    One value per element, of the dtype that NumPy gives for these operands.\n\n"
-        "Raises\n------\nValueError\n    If the shapes do not broadcast.\n\n"
-        "Notes\n-----\nPartial derivatives::\n\n" + "\n".join(lines) + "\n\n"
-        f"Examples\n--------\n>>> import numbagrad as ng\n>>> {call}.shape\n(2,)\n"
-    )
-
-
 def elementwise(
     numpy: Any = None,
     sample: tuple[float, float] | Sequence[tuple[float, float]] = (-2.0, 2.0),
@@ -686,7 +670,7 @@ def elementwise(
         if numpy is not None:
             NUMPY[numpy] = op
         if op.fast != op.call:
-            op.fast.__doc__ = _docstring(op)
+            op.fast.__doc__ = docstring(op)
         return register(op)
 
     return declare

@@ -109,10 +109,12 @@ def _alike(at: Layout, layout: Layout) -> bool:
 class _Exit:
     """An edge by which gradients leave a run."""
 
-    __slots__ = ("edge", "slot", "whole")
+    __slots__ = ("edge", "number", "slot", "whole")
 
     def __init__(self, edge: Any, slot: int, whole: bool) -> None:
         self.edge = edge
+        self.number = 0
+        """Its place in the order of exits."""
         self.slot = slot
         """Slot of the gradient that has arrived there already, or -1."""
         self.whole = whole
@@ -203,9 +205,12 @@ class _Run:
             return None
         if type(edge) is Node and edge.seq in self.places:
             return self.places[edge.seq]
-        if id(edge) not in self.exits:
-            self.exits[id(edge)] = self._exit(edge)
-        return "exit", list(self.exits).index(id(edge))
+        found = self.exits.get(id(edge))
+        if found is None:
+            found = self._exit(edge)
+            found.number = len(self.exits)
+            self.exits[id(edge)] = found
+        return "exit", found.number
 
     def _wanted(self, edge: Any) -> bool:
         needed, leaf_ids = self.sweep.needed, self.sweep.leaf_ids

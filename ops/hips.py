@@ -17,7 +17,7 @@ import numpy as np
 from numbagrad.engine.tensor import Tensor
 from numbagrad.ops import conversion, products, reductions
 from numbagrad.ops.operands import as_tensor
-from numbagrad.ops.transforms import Argnum, elementwise_grad, grad, hessian, jacobian, jvp, value_and_grad, vjp
+from numbagrad.ops.transforms import Argnum, grad, jacobian, jvp, vjp
 from numbagrad.ops.trees import flatten, map_leaves
 
 Operator = Callable[..., Any]
@@ -328,6 +328,3 @@ __all__ = [
     "tensor_jacobian_product",
     "vector_jacobian_product",
 ]
-
-WITH_TRANSFORMS = {f.__name__: f for f in (elementwise_grad, grad, hessian, jacobian, value_and_grad)}
-"""The names of HIPS's top level that `transforms` has."""

@@ -247,10 +247,6 @@ def _given(
 # ----- Reading -----
 
 
-class _Returned(Exception):
-    """Carries what a function returned out of its body."""
-
-
 class _Reader:
     """Evaluates the syntax tree of a function on symbols."""
 
